@@ -1,0 +1,52 @@
+# `make help` lists the targets. The tag leaves a codec out of gin that nothing here uses.
+TAGS    := -tags nomsgpack
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo none)
+LDFLAGS := -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
+SCALAR  := @scalar/api-reference@1.76.0
+
+.DEFAULT_GOAL := help
+.PHONY: help build run dev demo test test-short lint fmt bench assets docs chart-test
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/fetcher
+	go build $(TAGS) $(LDFLAGS) -o bin/fetcher ./cmd/fetcher
+
+run: build ## run manager and worker with the environment's configuration
+	bin/fetcher serve
+
+dev: build postgres ## run everything on an embedded Postgres, on 127.0.0.1:4006
+	bin/fetcher dev
+
+demo: postgres ## the main job end to end, leaving nothing behind
+	@go run $(TAGS) ./cmd/fetcher demo --fresh
+
+test: postgres ## all tests, with the race detector
+	go test -race $(TAGS) -timeout 20m ./...
+
+test-short: postgres ## the quick tests
+	go test -short $(TAGS) ./...
+
+lint: ## every linter
+	go tool -modfile=tools/go.mod golangci-lint run --timeout 20m ./...
+
+fmt: ## format the code
+	go tool -modfile=tools/go.mod golangci-lint fmt ./...
+
+bench: postgres ## measure side by side with the references
+	go test $(TAGS) -run "^$$" -bench . -benchtime 1x -timeout 60m ./bench
+
+docs: ## write the generated parts of the README
+	go run $(TAGS) ./cmd/fetcher config docs --into README.md
+
+assets: ## build the script of the documentation page in
+	cd handlers/assets && npm pack --silent $(SCALAR) && tar -xzf scalar-api-reference-*.tgz package/dist/browser/standalone.js --strip-components=3 && rm scalar-api-reference-*.tgz
+
+chart-test: ## lint and render the Helm chart
+	go test $(TAGS) ./charts/...
+
+.PHONY: postgres
+postgres:
+	@tools/postgres.sh

@@ -1,0 +1,222 @@
+package config
+
+import (
+	"encoding/base64"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// minKeyBytes is the least a master key may have: HKDF-SHA256 can't give more strength than went in.
+const minKeyBytes = 32
+
+// checker collects the problems of values that parsed; a variable that did not parse is not judged twice.
+type checker struct {
+	faulty   map[string]bool
+	problems Problems
+}
+
+func (c *checker) require(ok bool, variable, message string) {
+	if ok || c.faulty[variable] {
+		return
+	}
+	c.faulty[variable] = true
+	c.problems = append(c.problems, Problem{variable, message})
+}
+
+// check judges the configuration as a whole for the role, and completes defaults that depend on other variables.
+func (c *Config) check(role Role, parsed Problems) Problems {
+	k := &checker{faulty: map[string]bool{}}
+	for _, p := range parsed {
+		k.faulty[p.Variable] = true
+	}
+	c.checkDatabase(k)
+	c.checkKeys(k)
+	c.checkTenants(k)
+	c.checkTelemetry(k)
+	if role&RoleManager != 0 {
+		c.checkServer(k)
+		c.checkAuth(k)
+	}
+	if role&(RoleManager|RoleWorker) != 0 {
+		c.checkResults(k)
+		c.checkJobs(k)
+	}
+	c.checkSources(k)
+	if c.Server.DeploymentMode == ModeSaaS {
+		c.checkSaaS(k)
+	}
+	return k.problems
+}
+
+func (c *Config) checkDatabase(k *checker) {
+	k.require(c.Database.URL.IsSet(), "DATABASE_URL", "is required")
+	if c.Database.URL.IsSet() {
+		k.require(isPostgresURL(c.Database.URL.Reveal()), "DATABASE_URL", "must be a postgres:// URL")
+	}
+	if c.Database.TenantURL.IsSet() {
+		k.require(isPostgresURL(c.Database.TenantURL.Reveal()), "TENANT_DATABASE_URL", "must be a postgres:// URL")
+		k.require(!c.Tenants.Multi, "TENANT_DATABASE_URL", "is for single-tenant mode; MULTI_TENANT_ENABLED is true")
+	}
+}
+
+func (c *Config) checkKeys(k *checker) {
+	k.require(c.Keys.Current.IsSet(), "APP_ENC_KEY", "is required; fetcher keys generate makes one")
+	if c.Keys.Current.IsSet() {
+		k.require(isKey(c.Keys.Current.Reveal()), "APP_ENC_KEY", "must be base64 of 32 bytes or more")
+	}
+	k.require(c.Keys.CurrentVersion >= 1, "APP_ENC_KEY_VERSION", "must be 1 or more")
+	seen := []int{c.Keys.CurrentVersion}
+	for _, entry := range RetiredKeys(c.Keys.Retired) {
+		k.require(entry.Version >= 1 && isKey(entry.Base64), "APP_ENC_KEYS_RETIRED", "must be version:base64, comma separated, each key of 32 bytes or more")
+		k.require(!slices.Contains(seen, entry.Version), "APP_ENC_KEYS_RETIRED", "names a version twice, or the current one")
+		seen = append(seen, entry.Version)
+	}
+}
+
+func (c *Config) checkTenants(k *checker) {
+	t := &c.Tenants
+	k.require(t.MaxPools >= 1, "MULTI_TENANT_MAX_TENANT_POOLS", "must be 1 or more")
+	if t.PoolHardCap == 0 {
+		t.PoolHardCap = 2 * t.MaxPools
+	}
+	k.require(t.PoolHardCap >= t.MaxPools, "MULTI_TENANT_POOL_HARD_CAP", "must not be below MULTI_TENANT_MAX_TENANT_POOLS")
+	k.require(t.MaxOpenConns >= 1, "TENANT_MAX_OPEN_CONNS", "must be 1 or more")
+	k.require(t.MaxConnsPerHost >= 1, "MAX_DB_CONNS_PER_HOST", "must be 1 or more")
+	k.require(t.CacheTTL >= 1, "MULTI_TENANT_CACHE_TTL_SEC", "must be 1 or more")
+	k.require(t.IdleTimeout >= 1, "MULTI_TENANT_IDLE_TIMEOUT_SEC", "must be 1 or more")
+}
+
+func (c *Config) checkServer(k *checker) {
+	s := c.Server
+	k.require((s.TLSCert == "") == (s.TLSKey == ""), "SERVER_TLS_CERT", "SERVER_TLS_CERT and SERVER_TLS_KEY come together")
+	k.require(s.MaxBodyBytes >= 1, "MAX_BODY_BYTES", "must be 1 or more")
+	k.require(s.MaxPageLimit >= 1, "MAX_PAGINATION_LIMIT", "must be 1 or more")
+	k.require(s.MaxDateRangeMonths >= 1, "MAX_PAGINATION_MONTH_DATE_RANGE", "must be 1 or more")
+	for _, cidr := range s.TrustedProxies {
+		k.require(isPrefix(cidr), "TRUSTED_PROXIES", "must be addresses or CIDRs, comma separated")
+	}
+}
+
+func (c *Config) checkAuth(k *checker) {
+	a := c.Auth
+	if c.Tenants.Multi {
+		k.require(a.Enabled, "PLUGIN_AUTH_ENABLED", "must be true when MULTI_TENANT_ENABLED is: the tenant comes from the token")
+	}
+	if !a.Enabled {
+		return
+	}
+	k.require(a.Address != "", "PLUGIN_AUTH_ADDRESS", "is required when PLUGIN_AUTH_ENABLED is true")
+	for variable, value := range map[string]string{"PLUGIN_AUTH_ADDRESS": a.Address, "PLUGIN_AUTH_JWKS_URL": a.JWKSURL} {
+		if value != "" {
+			k.require(isHTTPURL(value), variable, "must be an http:// or https:// URL")
+		}
+	}
+	k.require(a.CacheTTL >= 0, "PLUGIN_AUTH_CACHE_TTL", "must not be negative")
+}
+
+func (c *Config) checkResults(k *checker) {
+	k.require(c.Results.URL.IsSet(), "RESULTS_URL", "is required")
+	if c.Results.URL.IsSet() {
+		u, err := url.Parse(c.Results.URL.Reveal())
+		k.require(err == nil && slices.Contains([]string{"file", "s3"}, u.Scheme), "RESULTS_URL", "must be a file:// or s3:// URL")
+	}
+	k.require(c.Results.TTL > 0, "RESULT_TTL", "must be positive")
+	k.require(!strings.HasPrefix(c.Results.KeyPrefix, "/"), "RESULTS_KEY_PREFIX", "must not start with a slash")
+}
+
+func (c *Config) checkJobs(k *checker) {
+	j := c.Jobs
+	for variable, value := range map[string]int{
+		"WORKER_CONCURRENCY": j.Concurrency, "JOB_MAX_ATTEMPTS": j.MaxAttempts, "JOB_MAX_DATASOURCES": j.MaxDatasources,
+		"JOB_MAX_TABLES": j.MaxTables, "JOB_MAX_FIELDS": j.MaxFields, "JOB_MAX_CONDITIONS": j.MaxConditions,
+	} {
+		k.require(value >= 1, variable, "must be 1 or more")
+	}
+	k.require(j.Timeout >= time.Second, "JOB_TIMEOUT", "must be 1s or more")
+	k.require(j.MaxResultBytes >= 1, "JOB_MAX_RESULT_BYTES", "must be 1 or more")
+	k.require(j.MaxRows >= 0, "JOB_MAX_ROWS", "must not be negative")
+	k.require(c.Server.ShutdownGrace >= 0, "SHUTDOWN_GRACE", "must not be negative")
+}
+
+func (c *Config) checkSources(k *checker) {
+	for _, entry := range c.Sources.AllowPrivateHosts {
+		if strings.Contains(entry, "/") {
+			_, err := netip.ParsePrefix(entry)
+			k.require(err == nil, "ALLOW_PRIVATE_HOSTS", "must be CIDRs, addresses, names or .suffixes, comma separated")
+		}
+	}
+}
+
+func (c *Config) checkTelemetry(k *checker) {
+	k.require(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Telemetry.LogLevel), "LOG_LEVEL", "must be debug, info, warn or error")
+	k.require(slices.Contains([]string{"json", "text"}, c.Telemetry.LogFormat), "LOG_FORMAT", "must be json or text")
+}
+
+func (c *Config) checkSaaS(k *checker) {
+	const insist = "must be TLS with DEPLOYMENT_MODE=saas"
+	for variable, dsn := range map[string]Secret{"DATABASE_URL": c.Database.URL, "TENANT_DATABASE_URL": c.Database.TenantURL} {
+		k.require(!dsn.IsSet() || EncryptedDSN(dsn.Reveal()), variable, insist+": sslmode=require, verify-ca or verify-full")
+	}
+	for variable, value := range map[string]string{"PLUGIN_AUTH_ADDRESS": c.Auth.Address, "PLUGIN_AUTH_JWKS_URL": c.Auth.JWKSURL} {
+		k.require(value == "" || strings.HasPrefix(value, "https://"), variable, insist)
+	}
+	if u, err := url.Parse(c.Results.URL.Reveal()); err == nil && u.Scheme == "s3" {
+		k.require(!strings.HasPrefix(u.Query().Get("endpoint"), "http://"), "RESULTS_URL", insist)
+	}
+}
+
+// EncryptedDSN reports whether a postgres URL insists on TLS.
+func EncryptedDSN(dsn string) bool {
+	u, err := url.Parse(dsn)
+	return err == nil && slices.Contains([]string{"require", "verify-ca", "verify-full"}, u.Query().Get("sslmode"))
+}
+
+// RetiredKey is one entry of APP_ENC_KEYS_RETIRED.
+type RetiredKey struct {
+	Version int
+	Base64  string
+}
+
+// RetiredKeys splits APP_ENC_KEYS_RETIRED. An entry that is not of the form version:base64 has version 0.
+func RetiredKeys(s Secret) []RetiredKey {
+	var out []RetiredKey
+	for entry := range strings.SplitSeq(s.Reveal(), ",") {
+		if entry = strings.TrimSpace(entry); entry == "" {
+			continue
+		}
+		number, key, _ := strings.Cut(entry, ":")
+		version, err := strconv.Atoi(number)
+		if err != nil {
+			version = 0
+		}
+		out = append(out, RetiredKey{version, key})
+	}
+	return out
+}
+
+func isKey(text string) bool {
+	key, err := base64.StdEncoding.DecodeString(text)
+	return err == nil && len(key) >= minKeyBytes
+}
+
+func isPostgresURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql")
+}
+
+func isHTTPURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+func isPrefix(text string) bool {
+	if _, err := netip.ParsePrefix(text); err == nil {
+		return true
+	}
+	_, err := netip.ParseAddr(text)
+	return err == nil
+}

@@ -1,0 +1,116 @@
+// Package config owns the environment: it parses the variables once into typed values and validates them together.
+//
+// It touches nothing but the variables it is given and the files that NAME_FILE variables name. It promises that every
+// problem is reported at once with the variable's name, and that no secret value ever appears in an error or in print.
+package config
+
+import (
+	"time"
+)
+
+// Config is the whole configuration of one process. Load fills and validates it.
+type Config struct {
+	Server    Server
+	Database  Database
+	Tenants   Tenants
+	Auth      Auth
+	Keys      Keys
+	Results   Results
+	Jobs      Jobs
+	Sources   Sources
+	Events    Events
+	Telemetry Telemetry
+}
+
+// Server is how the process listens, answers and stops.
+type Server struct {
+	Address            string         `env:"SERVER_ADDRESS" envDefault:":4006" desc:"Address of the API."`
+	HealthAddress      string         `env:"HEALTH_ADDRESS" envDefault:":4007" desc:"Address of a worker's health endpoints."`
+	TLSCert            string         `env:"SERVER_TLS_CERT" desc:"PEM file of the API's certificate chain; needs SERVER_TLS_KEY."`
+	TLSKey             string         `env:"SERVER_TLS_KEY" desc:"PEM file of the API's private key."`
+	TrustedProxies     []string       `env:"TRUSTED_PROXIES" desc:"CIDRs of proxies whose X-Forwarded-For is believed."`
+	MaxBodyBytes       Size           `env:"MAX_BODY_BYTES" envDefault:"1MiB" desc:"Largest request body."`
+	StrictJSON         bool           `env:"STRICT_JSON" envDefault:"false" desc:"Refuse unknown members in request bodies."`
+	SwaggerEnabled     bool           `env:"SWAGGER_ENABLED" envDefault:"false" desc:"Serve the API documentation, open to anybody."`
+	ProblemBaseURI     string         `env:"PROBLEM_BASE_URI" envDefault:"/problems" desc:"Start of the type member of errors."`
+	MaxPageLimit       int            `env:"MAX_PAGINATION_LIMIT" envDefault:"100" desc:"Largest page of a list."`
+	MaxDateRangeMonths int            `env:"MAX_PAGINATION_MONTH_DATE_RANGE" envDefault:"1" desc:"Widest creation-date window of a list, in months."`
+	DrainDelay         Seconds        `env:"READYZ_DRAIN_DELAY_SEC" envDefault:"12" desc:"How long readiness says draining before the listeners close."`
+	ShutdownGrace      time.Duration  `env:"SHUTDOWN_GRACE" envDefault:"30s" desc:"How long running requests and jobs may take to finish at a stop."`
+	DeploymentMode     DeploymentMode `env:"DEPLOYMENT_MODE" envDefault:"local" desc:"saas, byoc or local; saas insists on TLS to every dependency."`
+}
+
+// Database is the control database and, in single-tenant mode, the tenant's.
+type Database struct {
+	URL       Secret `env:"DATABASE_URL" desc:"Control database: tenant registry, queue, leases."`
+	TenantURL Secret `env:"TENANT_DATABASE_URL" desc:"The one tenant's database in single-tenant mode; default: the control database."`
+}
+
+// Tenants bounds the routing of tenants.
+type Tenants struct {
+	Multi           bool    `env:"MULTI_TENANT_ENABLED" envDefault:"false" desc:"Many tenants, each with a database of its own."`
+	CacheTTL        Seconds `env:"MULTI_TENANT_CACHE_TTL_SEC" envDefault:"120" desc:"How long a tenant's registry row is trusted without reading it again."`
+	MaxPools        int     `env:"MULTI_TENANT_MAX_TENANT_POOLS" envDefault:"100" desc:"Tenant pools kept open."`
+	PoolHardCap     int     `env:"MULTI_TENANT_POOL_HARD_CAP" desc:"Pools that may be open while all are busy; default twice the former."`
+	IdleTimeout     Seconds `env:"MULTI_TENANT_IDLE_TIMEOUT_SEC" envDefault:"300" desc:"After how long an unused pool closes."`
+	MaxOpenConns    int     `env:"TENANT_MAX_OPEN_CONNS" envDefault:"10" desc:"Connections of one tenant's pool."`
+	MaxConnsPerHost int     `env:"MAX_DB_CONNS_PER_HOST" envDefault:"80" desc:"Connections to one database server over all tenants."`
+	AutoMigrate     bool    `env:"AUTO_MIGRATE" envDefault:"true" desc:"Migrate databases at start and at a tenant's first use."`
+}
+
+// Auth is the identity service.
+type Auth struct {
+	Enabled       bool          `env:"PLUGIN_AUTH_ENABLED" envDefault:"false" desc:"Demand a verified token."`
+	Address       string        `env:"PLUGIN_AUTH_ADDRESS" desc:"Base URL of the identity service."`
+	JWKSURL       string        `env:"PLUGIN_AUTH_JWKS_URL" desc:"Where its keys are, if not where discovery says."`
+	Issuer        string        `env:"PLUGIN_AUTH_ISSUER" desc:"The iss tokens must have, if not the one of discovery."`
+	Audience      string        `env:"PLUGIN_AUTH_AUDIENCE" desc:"The aud tokens must have; empty: any."`
+	Authorization Authorization `env:"PLUGIN_AUTH_AUTHORIZATION" envDefault:"service" desc:"Who decides: service (POST /v1/authorize) or claims (the token)."`
+	CacheTTL      time.Duration `env:"PLUGIN_AUTH_CACHE_TTL" envDefault:"30s" desc:"How long a decision is kept; 0: not at all."`
+	TenantClaim   string        `env:"TENANT_CLAIM" desc:"Claim that names the tenant; default tenantId or tenant_id."`
+}
+
+// Keys is the key ring.
+type Keys struct {
+	Current        Secret `env:"APP_ENC_KEY" desc:"Master key: base64 of 32 bytes or more."`
+	CurrentVersion int    `env:"APP_ENC_KEY_VERSION" envDefault:"1" desc:"Version of the master key."`
+	Retired        Secret `env:"APP_ENC_KEYS_RETIRED" desc:"Former keys that stay readable: version:base64, comma separated."`
+}
+
+// Results is the object storage of results.
+type Results struct {
+	URL       Secret        `env:"RESULTS_URL" desc:"Bucket: file:///dir or s3://bucket?region=…&endpoint=…"`
+	KeyPrefix string        `env:"RESULTS_KEY_PREFIX" desc:"In front of every object key."`
+	TTL       time.Duration `env:"RESULT_TTL" envDefault:"168h" desc:"How long a result can be downloaded."`
+}
+
+// Jobs bounds extraction.
+type Jobs struct {
+	Concurrency    int           `env:"WORKER_CONCURRENCY" envDefault:"5" desc:"Jobs one worker process runs at once."`
+	Timeout        time.Duration `env:"JOB_TIMEOUT" envDefault:"30m" desc:"Longest run of one attempt."`
+	MaxAttempts    int           `env:"JOB_MAX_ATTEMPTS" envDefault:"5" desc:"Attempts before a job fails."`
+	MaxResultBytes Size          `env:"JOB_MAX_RESULT_BYTES" envDefault:"10GiB" desc:"Largest result, before encryption."`
+	MaxRows        int64         `env:"JOB_MAX_ROWS" envDefault:"0" desc:"Most rows of a job; 0: no limit."`
+	MaxDatasources int           `env:"JOB_MAX_DATASOURCES" envDefault:"10" desc:"Datasources of a job."`
+	MaxTables      int           `env:"JOB_MAX_TABLES" envDefault:"20" desc:"Tables of a datasource."`
+	MaxFields      int           `env:"JOB_MAX_FIELDS" envDefault:"50" desc:"Fields of a table."`
+	MaxConditions  int           `env:"JOB_MAX_CONDITIONS" envDefault:"50" desc:"Filter conditions of a table."`
+}
+
+// Sources says which external databases may be dialled, and how.
+type Sources struct {
+	AllowPrivateHosts []string `env:"ALLOW_PRIVATE_HOSTS" desc:"CIDRs, names and .suffixes tenants may name although they are private; when set, replaces the mode's default."`
+	RequireTLS        bool     `env:"REQUIRE_SOURCE_TLS" envDefault:"false" desc:"Refuse every SSL mode that may end unencrypted."`
+}
+
+// Events describes the events the service emits.
+type Events struct {
+	Source string `env:"EVENTS_SOURCE" envDefault:"/fetcher" desc:"The source attribute of events."`
+}
+
+// Telemetry is logs and traces. The standard OTEL_* variables are read by the OpenTelemetry SDK itself.
+type Telemetry struct {
+	LogLevel  string `env:"LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error."`
+	LogFormat string `env:"LOG_FORMAT" envDefault:"json" desc:"json or text."`
+	Enabled   bool   `env:"ENABLE_TELEMETRY" envDefault:"false" desc:"Export traces by OTLP; see the standard OTEL_* variables."`
+}

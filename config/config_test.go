@@ -1,0 +1,190 @@
+package config_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fetcherhq/fetcher/config"
+)
+
+const canary = "canary-s3cret"
+
+func key() string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)) }
+
+// sound is the least that every role starts with; overrides come after it and win.
+func sound(overrides ...string) []string {
+	return append([]string{
+		"DATABASE_URL=postgres://u:" + canary + "@db/fetcher", "APP_ENC_KEY=" + key(), "RESULTS_URL=file:///var/lib/fetcher/results",
+	}, overrides...)
+}
+
+const every = config.RoleManager | config.RoleWorker | config.RoleAdmin
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Load(sound(), every)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{
+		cfg.Server.Address, cfg.Server.HealthAddress, cfg.Server.DrainDelay.Duration(), cfg.Server.MaxBodyBytes,
+		cfg.Tenants.MaxPools, cfg.Tenants.PoolHardCap, cfg.Tenants.MaxOpenConns, cfg.Tenants.MaxConnsPerHost, cfg.Tenants.AutoMigrate,
+		cfg.Auth.CacheTTL, cfg.Jobs.Timeout, cfg.Jobs.MaxResultBytes, cfg.Results.TTL, cfg.Telemetry.LogLevel, string(cfg.Server.DeploymentMode),
+	}
+	want := []any{
+		":4006", ":4007", 12 * time.Second, config.Size(1 << 20),
+		100, 200, 10, 80, true,
+		30 * time.Second, 30 * time.Minute, config.Size(10 << 30), 7 * 24 * time.Hour, "info", "local",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEveryFaultNamesItsVariableAndNoValue(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ set, variable, message string }{
+		{"DATABASE_URL=", "DATABASE_URL", "is required"},
+		{"DATABASE_URL=mysql://" + canary, "DATABASE_URL", "must be a postgres:// URL"},
+		{"TENANT_DATABASE_URL=" + canary, "TENANT_DATABASE_URL", "must be a postgres:// URL"},
+		{"APP_ENC_KEY=", "APP_ENC_KEY", "is required; fetcher keys generate makes one"},
+		{"APP_ENC_KEY=" + canary, "APP_ENC_KEY", "must be base64 of 32 bytes or more"},
+		{"APP_ENC_KEY=c2hvcnQ=", "APP_ENC_KEY", "must be base64 of 32 bytes or more"},
+		{"APP_ENC_KEY_VERSION=0", "APP_ENC_KEY_VERSION", "must be 1 or more"},
+		{"APP_ENC_KEY_VERSION=" + canary, "APP_ENC_KEY_VERSION", "must be a whole number"},
+		{"APP_ENC_KEYS_RETIRED=" + canary, "APP_ENC_KEYS_RETIRED", "must be version:base64, comma separated, each key of 32 bytes or more"},
+		{"APP_ENC_KEYS_RETIRED=1:" + key(), "APP_ENC_KEYS_RETIRED", "names a version twice, or the current one"},
+		{"RESULTS_URL=", "RESULTS_URL", "is required"},
+		{"RESULTS_URL=ftp://" + canary, "RESULTS_URL", "must be a file:// or s3:// URL"},
+		{"RESULT_TTL=0s", "RESULT_TTL", "must be positive"},
+		{"RESULTS_KEY_PREFIX=/a", "RESULTS_KEY_PREFIX", "must not start with a slash"},
+		{"MAX_BODY_BYTES=1MB", "MAX_BODY_BYTES", "must be a number of bytes, or a number with KiB, MiB, GiB or TiB"},
+		{"MAX_BODY_BYTES=9999999999TiB", "MAX_BODY_BYTES", "must be a number of bytes, or a number with KiB, MiB, GiB or TiB"},
+		{"MAX_BODY_BYTES=0", "MAX_BODY_BYTES", "must be 1 or more"},
+		{"STRICT_JSON=maybe", "STRICT_JSON", "must be true or false"},
+		{"MAX_PAGINATION_LIMIT=0", "MAX_PAGINATION_LIMIT", "must be 1 or more"},
+		{"MAX_PAGINATION_MONTH_DATE_RANGE=0", "MAX_PAGINATION_MONTH_DATE_RANGE", "must be 1 or more"},
+		{"READYZ_DRAIN_DELAY_SEC=12s", "READYZ_DRAIN_DELAY_SEC", "must be a whole number of seconds"},
+		{"READYZ_DRAIN_DELAY_SEC=-1", "READYZ_DRAIN_DELAY_SEC", "must be a whole number of seconds"},
+		{"SHUTDOWN_GRACE=30", "SHUTDOWN_GRACE", "must be a duration such as 30s or 5m"},
+		{"SHUTDOWN_GRACE=-1s", "SHUTDOWN_GRACE", "must not be negative"},
+		{"DEPLOYMENT_MODE=cloud", "DEPLOYMENT_MODE", "must be saas, byoc or local"},
+		{"SERVER_TLS_CERT=/a.pem", "SERVER_TLS_CERT", "SERVER_TLS_CERT and SERVER_TLS_KEY come together"},
+		{"TRUSTED_PROXIES=proxy", "TRUSTED_PROXIES", "must be addresses or CIDRs, comma separated"},
+		{"MULTI_TENANT_ENABLED=true", "PLUGIN_AUTH_ENABLED", "must be true when MULTI_TENANT_ENABLED is: the tenant comes from the token"},
+		{"PLUGIN_AUTH_ENABLED=true", "PLUGIN_AUTH_ADDRESS", "is required when PLUGIN_AUTH_ENABLED is true"},
+		{"PLUGIN_AUTH_AUTHORIZATION=nobody", "PLUGIN_AUTH_AUTHORIZATION", "must be service or claims"},
+		{"MULTI_TENANT_MAX_TENANT_POOLS=0", "MULTI_TENANT_MAX_TENANT_POOLS", "must be 1 or more"},
+		{"MULTI_TENANT_POOL_HARD_CAP=99", "MULTI_TENANT_POOL_HARD_CAP", "must not be below MULTI_TENANT_MAX_TENANT_POOLS"},
+		{"MULTI_TENANT_CACHE_TTL_SEC=0", "MULTI_TENANT_CACHE_TTL_SEC", "must be 1 or more"},
+		{"MULTI_TENANT_IDLE_TIMEOUT_SEC=0", "MULTI_TENANT_IDLE_TIMEOUT_SEC", "must be 1 or more"},
+		{"TENANT_MAX_OPEN_CONNS=0", "TENANT_MAX_OPEN_CONNS", "must be 1 or more"},
+		{"MAX_DB_CONNS_PER_HOST=0", "MAX_DB_CONNS_PER_HOST", "must be 1 or more"},
+		{"WORKER_CONCURRENCY=0", "WORKER_CONCURRENCY", "must be 1 or more"},
+		{"JOB_TIMEOUT=0s", "JOB_TIMEOUT", "must be 1s or more"},
+		{"JOB_MAX_ATTEMPTS=0", "JOB_MAX_ATTEMPTS", "must be 1 or more"},
+		{"JOB_MAX_RESULT_BYTES=0", "JOB_MAX_RESULT_BYTES", "must be 1 or more"},
+		{"JOB_MAX_ROWS=-1", "JOB_MAX_ROWS", "must not be negative"},
+		{"JOB_MAX_FIELDS=0", "JOB_MAX_FIELDS", "must be 1 or more"},
+		{"ALLOW_PRIVATE_HOSTS=10.0.0.0/99", "ALLOW_PRIVATE_HOSTS", "must be CIDRs, addresses, names or .suffixes, comma separated"},
+		{"LOG_LEVEL=loud", "LOG_LEVEL", "must be debug, info, warn or error"},
+		{"LOG_FORMAT=xml", "LOG_FORMAT", "must be json or text"},
+	} {
+		t.Run(tc.set, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.Load(sound(tc.set), every)
+			var got config.Problems
+			if !errors.As(err, &got) {
+				t.Fatalf("got %v, want Problems", err)
+			}
+			if diff := cmp.Diff(config.Problems{{Variable: tc.variable, Message: tc.message}}, got); diff != "" {
+				t.Error(diff)
+			}
+			if strings.Contains(err.Error(), canary) {
+				t.Errorf("the value shows in %q", err)
+			}
+		})
+	}
+}
+
+func TestAllFaultsAtOnceInDocumentedOrder(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load([]string{"LOG_LEVEL=x", "MAX_BODY_BYTES=x", "JOB_TIMEOUT=x"}, every)
+	want := strings.Join([]string{
+		"the configuration is not valid:",
+		"  MAX_BODY_BYTES: must be a number of bytes, or a number with KiB, MiB, GiB or TiB",
+		"  DATABASE_URL: is required",
+		"  APP_ENC_KEY: is required; fetcher keys generate makes one",
+		"  RESULTS_URL: is required",
+		"  JOB_TIMEOUT: must be a duration such as 30s or 5m",
+		"  LOG_LEVEL: must be debug, info, warn or error",
+	}, "\n")
+	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSaaSInsistsOnTLS(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load(sound("DEPLOYMENT_MODE=saas", "PLUGIN_AUTH_ENABLED=true", "PLUGIN_AUTH_ADDRESS=http://id", "RESULTS_URL=s3://b?endpoint=http://s3"), every)
+	var got config.Problems
+	errors.As(err, &got)
+	var variables []string
+	for _, p := range got {
+		variables = append(variables, p.Variable)
+	}
+	if diff := cmp.Diff([]string{"DATABASE_URL", "PLUGIN_AUTH_ADDRESS", "RESULTS_URL"}, variables); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSecretsFromFiles(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "dsn")
+	if err := os.WriteFile(path, []byte("postgres://u:p@db/x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(sound("DATABASE_URL=", "DATABASE_URL_FILE="+path), every)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.Database.URL.Reveal(); got != "postgres://u:p@db/x" {
+		t.Errorf("got %q", got)
+	}
+	for set, want := range map[string]string{
+		"DATABASE_URL_FILE=" + path:            "the configuration is not valid:\n  DATABASE_URL: is set twice: give DATABASE_URL or DATABASE_URL_FILE",
+		"APP_ENC_KEYS_RETIRED_FILE=/no/such/x": "the configuration is not valid:\n  APP_ENC_KEYS_RETIRED: the file that APP_ENC_KEYS_RETIRED_FILE names can't be read",
+	} {
+		_, err := config.Load(sound(set), every)
+		if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestSecretNeverPrints(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Load(sound(), every)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{fmt.Sprint(cfg), fmt.Sprintf("%+v %#v %q", *cfg, *cfg, cfg.Database.URL), string(encoded), fmt.Sprint(cfg.Variables())} {
+		if strings.Contains(text, canary) {
+			t.Errorf("the secret shows in %q", text)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+)
+
+// Variable is what is known of one environment variable.
+type Variable struct {
+	Name        string
+	Section     string
+	Default     string
+	Description string
+	Secret      bool   // may also come from the file that NAME_FILE names
+	Value       string // as it is in effect, secrets masked
+}
+
+// Variables lists every variable in the order of the documentation, with the values of this configuration.
+func (c *Config) Variables() []Variable {
+	var out []Variable
+	for _, section := range c.sections() {
+		for i := range section.NumField() {
+			field := section.Type().Field(i)
+			_, secret := section.Field(i).Interface().(Secret)
+			out = append(out, Variable{
+				Name:        field.Tag.Get("env"),
+				Section:     section.Type().Name(),
+				Default:     field.Tag.Get("envDefault"),
+				Description: field.Tag.Get("desc"),
+				Secret:      secret,
+				Value:       format(section.Field(i)),
+			})
+		}
+	}
+	return out
+}
+
+func (c *Config) sections() []reflect.Value {
+	all := reflect.ValueOf(c).Elem()
+	out := make([]reflect.Value, all.NumField())
+	for i := range out {
+		out[i] = all.Field(i)
+	}
+	return out
+}
+
+func format(v reflect.Value) string {
+	if list, ok := v.Interface().([]string); ok {
+		return strings.Join(list, ",")
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// WriteMarkdown writes the table of every variable.
+func WriteMarkdown(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("| Variable | Default | Meaning |\n|---|---|---|\n")
+	for _, v := range new(Config).Variables() {
+		def := ""
+		if v.Default != "" {
+			def = "`" + v.Default + "`"
+		}
+		meaning := v.Description
+		if v.Secret {
+			meaning += " Secret: may come from `" + v.Name + "_FILE`."
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, def, meaning)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing the table of variables: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// formatError is a complaint about a value that does not quote it.
+type formatError string
+
+func (e formatError) Error() string { return string(e) }
+
+const masked = "******"
+
+// Secret is a value that never prints. Reveal is the only way to it.
+type Secret struct{ value string }
+
+// NewSecret wraps a value.
+func NewSecret(value string) Secret { return Secret{value: value} }
+
+// Reveal returns the value in clear.
+func (s Secret) Reveal() string { return s.value }
+
+// IsSet reports whether there is a value.
+func (s Secret) IsSet() bool { return s.value != "" }
+
+// String masks the value.
+func (s Secret) String() string {
+	if s.value == "" {
+		return ""
+	}
+	return masked
+}
+
+// GoString masks the value for %#v.
+func (s Secret) GoString() string { return s.String() }
+
+// LogValue masks the value in logs.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText masks the value in JSON and other encodings.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText takes the value as it stands.
+func (s *Secret) UnmarshalText(text []byte) error {
+	s.value = string(text)
+	return nil
+}
+
+// Size is a number of bytes: a plain number, or one with KiB, MiB, GiB or TiB.
+type Size int64
+
+// UnmarshalText parses the forms above.
+func (s *Size) UnmarshalText(text []byte) error {
+	digits, unit := string(text), int64(1)
+	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if rest, ok := strings.CutSuffix(digits, suffix); ok {
+			digits, unit = rest, 1<<(10*(i+1))
+			break
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/unit {
+		return formatError("must be a number of bytes, or a number with KiB, MiB, GiB or TiB")
+	}
+	*s = Size(n * unit)
+	return nil
+}
+
+// String prints the size with the largest unit that divides it.
+func (s Size) String() string {
+	for i, suffix := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		if unit := Size(1) << (10 * (4 - i)); s != 0 && s%unit == 0 {
+			return fmt.Sprintf("%d%s", s/unit, suffix)
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
+// Seconds is a duration given in whole seconds, as the *_SEC variables are.
+type Seconds int
+
+// UnmarshalText parses a whole number of seconds.
+func (s *Seconds) UnmarshalText(text []byte) error {
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < 0 || n > math.MaxInt32 {
+		return formatError("must be a whole number of seconds")
+	}
+	*s = Seconds(n)
+	return nil
+}
+
+// Duration converts to time.Duration.
+func (s Seconds) Duration() time.Duration { return time.Duration(s) * time.Second }
+
+// DeploymentMode says how strict the process is about its dependencies.
+type DeploymentMode string
+
+// The deployment modes.
+const (
+	ModeSaaS  DeploymentMode = "saas"
+	ModeBYOC  DeploymentMode = "byoc"
+	ModeLocal DeploymentMode = "local"
+)
+
+// UnmarshalText accepts the modes above.
+func (m *DeploymentMode) UnmarshalText(text []byte) error {
+	switch v := DeploymentMode(text); v {
+	case ModeSaaS, ModeBYOC, ModeLocal:
+		*m = v
+		return nil
+	default:
+		return formatError("must be saas, byoc or local")
+	}
+}
+
+// Authorization says who decides what a token may do.
+type Authorization string
+
+// The ways to decide.
+const (
+	AuthorizationService Authorization = "service"
+	AuthorizationClaims  Authorization = "claims"
+)
+
+// UnmarshalText accepts the ways above.
+func (a *Authorization) UnmarshalText(text []byte) error {
+	switch v := Authorization(text); v {
+	case AuthorizationService, AuthorizationClaims:
+		*a = v
+		return nil
+	default:
+		return formatError("must be service or claims")
+	}
+}
