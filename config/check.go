@@ -33,8 +33,10 @@ func (c *Config) check(role Role, parsed Problems) Problems {
 	for _, p := range parsed {
 		k.faulty[p.Variable] = true
 	}
-	c.checkDatabase(k)
 	c.checkKeys(k)
+	if role&(RoleManager|RoleWorker|RoleAdmin) != 0 {
+		c.checkDatabase(k)
+	}
 	c.checkTenants(k)
 	c.checkTelemetry(k)
 	if role&RoleManager != 0 {

@@ -20,6 +20,7 @@ const (
 	RoleManager Role = 1 << iota // serves the API
 	RoleWorker                   // runs jobs
 	RoleAdmin                    // works on the control database and its tenants
+	RoleKeys                     // derives keys, and needs nothing else
 )
 
 // Problem is one fault of the environment.

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fetcherhq/fetcher/config"
+	"github.com/fetcherhq/fetcher/secret"
+	"github.com/fetcherhq/fetcher/tenant"
+)
+
+func newKeys() *cobra.Command {
+	cmd := &cobra.Command{Use: "keys", Short: "Generate the master key, or derive what a tenant needs from it"}
+	derive := &cobra.Command{Use: "derive", Short: "Derive a tenant's key"}
+	derive.AddCommand(newKeyOf("external", "Print the key of results' and events' signatures as one line of hex",
+		func(ring *secret.Keyring, tenantID string) (string, error) {
+			key, err := ring.ExternalHMACKey(ring.CurrentVersion(), tenantID)
+			return hex.EncodeToString(key), err
+		}))
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "generate", Short: "Print a new master key for APP_ENC_KEY", Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), secret.GenerateKey())
+				return err
+			},
+		},
+		derive,
+		newKeyOf("identity", "Print the age identity that decrypts a tenant's results",
+			func(ring *secret.Keyring, tenantID string) (string, error) {
+				identity, err := ring.ResultIdentity(ring.CurrentVersion(), tenantID)
+				if err != nil {
+					return "", err
+				}
+				return identity.String(), nil
+			}),
+	)
+	return cmd
+}
+
+func newKeyOf(use, short string, derive func(*secret.Keyring, string) (string, error)) *cobra.Command {
+	var id string
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			canonical, ok := tenant.ValidID(id)
+			if !ok {
+				return usageError{errors.New("--tenant must be a tenant id")}
+			}
+			cfg, err := loadConfig(config.RoleKeys)
+			if err != nil {
+				return err
+			}
+			ring, err := newKeyring(cfg)
+			if err != nil {
+				return err
+			}
+			line, err := derive(ring, canonical)
+			if err != nil {
+				return fmt.Errorf("deriving the key: %w", err)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), line)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&id, "tenant", "", "tenant id (required)")
+	return cmd
+}
+
+func newKeyring(cfg *config.Config) (*secret.Keyring, error) {
+	current, err := secret.ParseKey(cfg.Keys.CurrentVersion, cfg.Keys.Current.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("APP_ENC_KEY: %w", err)
+	}
+	var retired []secret.Key
+	for _, entry := range config.RetiredKeys(cfg.Keys.Retired) {
+		key, err := secret.ParseKey(entry.Version, entry.Base64)
+		if err != nil {
+			return nil, fmt.Errorf("APP_ENC_KEYS_RETIRED: %w", err)
+		}
+		retired = append(retired, key)
+	}
+	ring, err := secret.NewKeyring(current, retired...)
+	if err != nil {
+		return nil, fmt.Errorf("making the key ring: %w", err)
+	}
+	return ring, nil
+}

@@ -1,0 +1,99 @@
+package extract
+
+import (
+	"context"
+	"time"
+
+	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/source"
+)
+
+// reader reads one datasource into its queue.
+type reader struct {
+	Datasource
+
+	driver   source.Driver
+	dialer   source.Dialer
+	deadline time.Time
+	enc      encoder
+	out      *queue
+
+	consistency string // known once run has returned nil
+}
+
+// run reads all tables. It returns nil only if every cursor ended well.
+func (r *reader) run(ctx context.Context) error {
+	defer r.out.close()
+	here := place{datasource: r.Name}
+	session, err := r.driver.Open(ctx, r.Params, r.dialer)
+	if err != nil {
+		return asFailure(err, here, false)
+	}
+	defer func() { _ = session.Close() }() // nothing was written that a close could lose
+	cat, err := session.Catalog(ctx, source.Scope{Schema: r.Params.Schema, Tables: r.Names()})
+	if err != nil {
+		return asFailure(err, here, false)
+	}
+	steps, faults := Plan(cat, r.Datasource)
+	if len(faults) > 0 {
+		return r.refuse(faults[0])
+	}
+	if r.consistency, err = session.Begin(ctx, r.deadline); err != nil {
+		return asFailure(err, here, false)
+	}
+	for i, step := range steps {
+		if err := r.table(ctx, session, step, i == 0); err != nil {
+			return asFailure(err, place{r.Name, step.Name}, len(step.Query.Where) > 0)
+		}
+	}
+	return nil
+}
+
+// refuse says what a datasource lacks or what does not fit it.
+func (r *reader) refuse(f Fault) *Failure {
+	at := place{r.Name, f.Table}
+	code := problem.DataRequestInvalid
+	if f.Missing() {
+		code = problem.JobUnknownField
+	}
+	switch {
+	case f.Field == "":
+		return at.failure(code, f.Err, "%s", f.Reason())
+	case f.Filter == nil:
+		return at.failure(code, f.Err, "%s: field %q", f.Reason(), f.Field)
+	case f.Filter.Position < 0:
+		return at.failure(code, f.Err, "filter %s: %s: field %q", f.Filter.Op, f.Reason(), f.Field)
+	default:
+		return at.failure(code, f.Err, "filter %s, value %d: %s: field %q", f.Filter.Op, f.Filter.Position+1, f.Reason(), f.Field)
+	}
+}
+
+func (r *reader) table(ctx context.Context, session source.Session, step Step, first bool) error {
+	b := r.out.get()
+	b.table = step.Name
+	var err error
+	if b.data, err = r.enc.table(b.data, step.Name, step.Query.Columns, first); err != nil {
+		return err
+	}
+	err = session.Stream(ctx, step.Query, func(row source.Row) error {
+		data, err := r.enc.row(b.data, row)
+		if err != nil {
+			return err
+		}
+		b.data = data
+		b.rows++
+		if len(data) >= blockBytes {
+			b, err = r.out.put(ctx, b)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if b.data, err = r.enc.end(b.data); err != nil {
+		return err
+	}
+	b.ends = true
+	_, err = r.out.put(ctx, b)
+	return err
+}

@@ -1,0 +1,53 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/fetcherhq/fetcher/auth"
+)
+
+const headerRequestID = "X-Request-Id"
+
+var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+
+// exchange is what the stages of one request learn and the later ones, the error answer and the access log need.
+// It belongs to the request's own goroutine.
+type exchange struct {
+	edge      *edge
+	request   *http.Request // as it came: for headers and query
+	id        string
+	path      string // escaped, without the query
+	principal *auth.Principal
+	body      []byte // read and bounded, for operations that take one
+}
+
+type exchangeKey struct{}
+
+// exchangeOf returns the request's exchange; an empty one where there is none, so that callers need no check.
+func exchangeOf(ctx context.Context) *exchange {
+	if ex, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return ex
+	}
+	return &exchange{}
+}
+
+// begin is the first stage: it gives the request its id and its exchange.
+func (e *edge) begin(c *gin.Context) {
+	id := e.opts.NewRequestID()
+	if sent := c.Request.Header.Values(headerRequestID); len(sent) == 1 && requestIDForm.MatchString(sent[0]) {
+		id = sent[0]
+	}
+	c.Header(headerRequestID, id)
+	ex := &exchange{edge: e, request: c.Request, id: id, path: c.Request.URL.EscapedPath()}
+	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), exchangeKey{}, ex))
+	if c.Request.Body != nil && c.Request.Body != http.NoBody {
+		// Also bounds the draining of a body that no stage reads. Writers that know no deadline are those of tests.
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(e.bodyTimeout))
+	}
+	c.Next()
+}

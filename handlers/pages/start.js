@@ -1,0 +1,8 @@
+// Nothing the page shows comes from another host: no fonts, no telemetry, no agent, no proxy.
+Scalar.createApiReference("#app", {
+  url: "openapi.json",
+  withDefaultFonts: false,
+  telemetry: false,
+  agent: { disabled: true },
+  proxyUrl: "",
+});

@@ -1,0 +1,185 @@
+package handlers
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/results"
+	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/tenant"
+)
+
+const (
+	downloadBuffer = 64 << 10
+
+	// downloadStall is how long a client may take to accept one buffer before it counts as gone.
+	downloadStall = time.Minute
+)
+
+type downloadOutput struct {
+	Body func(huma.Context)
+}
+
+func (e *edge) mountResults() {
+	op := operation{
+		id: "download-fetcher-result", method: http.MethodGet, path: jobsPath + "/{id}/result",
+		resource: "fetcher", action: "get", tag: "jobs",
+		summary: "Download the result of a completed job",
+		description: "The plaintext, streamed and verified on the way: a download that ends short of Content-Length is not the result. " +
+			"`Repr-Digest` and `ETag` hold its SHA-256. HEAD answers the same without the content.",
+		params: []*huma.Param{{
+			Name: "If-None-Match", In: "header", Description: "304 when one of these is the result's ETag.",
+			Schema: &huma.Schema{Type: huma.TypeString},
+		}},
+		success: http.StatusOK,
+		codes:   []problem.Code{problem.ResultNotReady, problem.ResultExpired},
+	}
+	register(e, op, e.downloadResult)
+	op.id, op.method, op.hidden = "head-fetcher-result", http.MethodHead, true
+	register(e, op, e.downloadResult)
+	e.documentDownload(op.path)
+}
+
+// documentDownload says of the success what the Go types can't.
+func (e *edge) documentDownload(path string) {
+	answers := e.api.OpenAPI().Paths[path].Get.Responses
+	ok := answers[strconv.Itoa(http.StatusOK)]
+	ok.Content = map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{}}}
+	ok.Headers = map[string]*huma.Header{
+		"ETag":        stringHeader("The result's SHA-256, quoted."),
+		"Repr-Digest": stringHeader("The result's SHA-256 in the form of RFC 9530."),
+	}
+	answers[strconv.Itoa(http.StatusNotModified)] = &huma.Response{
+		Description: http.StatusText(http.StatusNotModified),
+		Headers:     map[string]*huma.Header{"ETag": ok.Headers["ETag"]},
+	}
+}
+
+func (e *edge) downloadResult(ctx context.Context, in *idInput) (*downloadOutput, error) {
+	job, err := findJob(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := e.resultFacts(job)
+	if err != nil {
+		return nil, err
+	}
+	tag := `"` + facts.SHA256 + `"`
+	if matches(exchangeOf(ctx).request.Header.Values("If-None-Match"), tag) {
+		return &downloadOutput{Body: func(ctx huma.Context) {
+			ctx.SetHeader("ETag", tag)
+			ctx.SetStatus(http.StatusNotModified)
+		}}, nil
+	}
+	reader, err := e.opts.Results.OpenReader(ctx, tenant.FromContext(ctx).TenantID(), facts)
+	if err != nil {
+		return nil, resultFault(err)
+	}
+	return &downloadOutput{Body: func(ctx huma.Context) {
+		defer func() { _ = reader.Close() }()
+		ctx.SetHeader("ETag", tag)
+		ctx.SetHeader("Repr-Digest", reprDigest(facts.SHA256))
+		ctx.SetHeader("Content-Type", resultMediaType(job))
+		ctx.SetHeader("Content-Length", strconv.FormatInt(facts.SizeBytes, 10))
+		ctx.SetStatus(http.StatusOK)
+		if ctx.Method() != http.MethodHead {
+			e.stream(ctx, job, reader)
+		}
+	}}, nil
+}
+
+// resultFacts returns what is known of the job's result; FET-1023 and FET-1024 when there is none, yet or any more.
+func (e *edge) resultFacts(job *store.Job) (results.Facts, error) {
+	if job.Status != store.JobCompleted {
+		return results.Facts{}, problem.New(problem.ResultNotReady, "the job has no result")
+	}
+	expired := job.ResultExpiresAt != nil && !e.opts.Clock().Before(*job.ResultExpiresAt)
+	if expired || job.ResultPath == nil {
+		return results.Facts{}, problem.New(problem.ResultExpired, "the result has expired")
+	}
+	facts := results.Facts{Key: *job.ResultPath}
+	if job.ResultSizeBytes == nil || job.ResultSHA256 == nil || job.ResultHMAC == nil || job.ResultKeyVersion == nil {
+		return results.Facts{}, errors.New("a completed job lacks facts of its result")
+	}
+	facts.SizeBytes, facts.SHA256, facts.HMAC = *job.ResultSizeBytes, *job.ResultSHA256, *job.ResultHMAC
+	facts.KeyVersion = *job.ResultKeyVersion
+	return facts, nil
+}
+
+// stream copies the result to the client. The reader's error is the only proof of the content, and the status is on
+// the wire by then: a stream that fails is cut, so that it can't be taken for a whole one.
+func (e *edge) stream(ctx huma.Context, job *store.Job, reader io.Reader) {
+	writer := ctx.BodyWriter()
+	control := http.NewResponseController(humagin.Unwrap(ctx).Writer)
+	buffer := make([]byte, downloadBuffer)
+	for {
+		n, err := reader.Read(buffer)
+		if n > 0 {
+			_ = control.SetWriteDeadline(time.Now().Add(downloadStall))
+			if _, writeErr := writer.Write(buffer[:n]); writeErr != nil {
+				panic(http.ErrAbortHandler) // the client left
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return
+		case err != nil:
+			e.log.LogAttrs(ctx.Context(), slog.LevelError, "download cut off",
+				slog.String("request_id", exchangeOf(ctx.Context()).id), slog.String("job", job.ID.String()),
+				slog.Bool("tampered", errors.Is(err, results.ErrTampered)), slog.Any("error", err))
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// resultFault maps what can be wrong with an object before the first byte of it was sent.
+func resultFault(err error) error {
+	switch {
+	case errors.Is(err, results.ErrGone):
+		return problem.Wrap(err, problem.ResultExpired, "the result has expired")
+	case errors.Is(err, results.ErrUnavailable):
+		return problem.Wrap(err, problem.Unavailable, "")
+	default:
+		return fmt.Errorf("open result: %w", err)
+	}
+}
+
+// matches compares weakly, as If-None-Match asks.
+func matches(lines []string, tag string) bool {
+	for candidate := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/")
+		if candidate == "*" || candidate == tag {
+			return true
+		}
+	}
+	return false
+}
+
+func reprDigest(sha256Hex string) string {
+	sum, err := hex.DecodeString(sha256Hex)
+	if err != nil {
+		return ""
+	}
+	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum) + ":"
+}
+
+// resultMediaType is that of the bytes the download serves.
+func resultMediaType(job *store.Job) string {
+	if job.ResultFormat != nil && *job.ResultFormat != "json" {
+		return "application/octet-stream"
+	}
+	return "application/json"
+}

@@ -1,0 +1,89 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+	"github.com/gin-gonic/gin"
+
+	"github.com/fetcherhq/fetcher/auth"
+	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/tenant"
+)
+
+// stages are what every operation goes through, in this order. Each either hands the request on or answers it.
+func (e *edge) stages() huma.Middlewares {
+	return huma.Middlewares{e.authenticate, e.readBody, e.authorize, e.lease}
+}
+
+// authenticate verifies the token and that it names a tenant.
+func (e *edge) authenticate(ctx huma.Context, next func(huma.Context)) {
+	c := humagin.Unwrap(ctx)
+	principal, err := e.identify(ctx.Context(), c.Request.Header)
+	if err != nil {
+		e.refuse(c, err)
+		return
+	}
+	next(huma.WithContext(ctx, auth.NewContext(ctx.Context(), principal)))
+}
+
+// identify returns the caller, whose tenant is well-formed.
+func (e *edge) identify(ctx context.Context, header http.Header) (*auth.Principal, error) {
+	principal, err := e.opts.Auth.Authenticate(ctx, header.Values("Authorization"))
+	if err != nil {
+		return nil, err
+	}
+	exchangeOf(ctx).principal = principal
+	if principal.TenantID == "" {
+		return nil, problem.New(problem.TenantMissing, "the token names no valid tenant")
+	}
+	return principal, nil
+}
+
+// authorize asks whether the caller may do what the operation's table row says.
+func (e *edge) authorize(ctx huma.Context, next func(huma.Context)) {
+	op := operationOf(ctx)
+	err := e.opts.Auth.Authorize(ctx.Context(), auth.FromContext(ctx.Context()), op.resource, op.action)
+	if err != nil {
+		e.refuse(humagin.Unwrap(ctx), err)
+		return
+	}
+	next(ctx)
+}
+
+// lease takes a lease of the caller's tenant and returns it when the operation is over, streams included.
+func (e *edge) lease(ctx huma.Context, next func(huma.Context)) {
+	lease, err := e.opts.Tenants.Acquire(ctx.Context(), auth.FromContext(ctx.Context()).TenantID)
+	if err != nil {
+		e.refuse(humagin.Unwrap(ctx), err)
+		return
+	}
+	defer lease.Release()
+	next(huma.WithContext(ctx, tenant.NewContext(ctx.Context(), lease)))
+}
+
+// noRoute answers paths that are no route, without asking for a token.
+func (e *edge) noRoute(c *gin.Context) {
+	e.refuse(c, problem.New(problem.NotFound, "there is no such route"))
+}
+
+// noMethod answers methods that a route does not have; on the routes of the API only to authenticated callers.
+// The router has set Allow.
+func (e *edge) noMethod(c *gin.Context) {
+	if strings.HasPrefix(c.Request.URL.Path, apiPrefix) {
+		if _, err := e.identify(c.Request.Context(), c.Request.Header); err != nil {
+			c.Writer.Header().Del("Allow")
+			e.refuse(c, err)
+			return
+		}
+	}
+	if allow := strings.Split(c.Writer.Header().Get("Allow"), ", "); len(allow) > 1 {
+		slices.Sort(allow)
+		c.Header("Allow", strings.Join(allow, ", "))
+	}
+	e.refuse(c, problem.New(problem.MethodNotAllowed, "the route does not support this method"))
+}

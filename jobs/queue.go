@@ -1,0 +1,101 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/store"
+)
+
+// Priorities of entries: a worker takes the smaller ones first.
+const (
+	PriorityNormal = 1
+	PriorityLeast  = 4
+)
+
+const (
+	queueName = "extract"
+
+	// fetchCooldown is how long a worker collects announcements before it fetches, and how often an enqueuer announces:
+	// what it costs in pickup latency.
+	fetchCooldown = 2 * time.Millisecond
+	fetchPoll     = time.Second // in case an announcement is lost
+
+	// entryAttempts is never used up: a run ends by finishing or snoozing its entry, which costs none.
+	entryAttempts = 25
+)
+
+// entryArgs is what a queue entry says. The members tenantId and jobId are known to store/control.
+type entryArgs struct {
+	TenantID string    `json:"tenantId"`
+	JobID    uuid.UUID `json:"jobId"`
+
+	// Trace is the W3C trace context of the request, so that its trace goes on in the worker.
+	Trace map[string]string `json:"trace,omitempty"`
+}
+
+// Kind names the entries to River.
+func (entryArgs) Kind() string { return "extract" }
+
+// Queue writes entries. It is safe for concurrent use.
+type Queue struct{ client *river.Client[pgx.Tx] }
+
+// NewQueue returns the queue in the control database behind pool.
+func NewQueue(pool *pgxpool.Pool, logger *slog.Logger) (*Queue, error) {
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{FetchCooldown: fetchCooldown, Logger: quiet(logger)})
+	if err != nil {
+		return nil, fmt.Errorf("open queue: %w", err)
+	}
+	return &Queue{client: client}, nil
+}
+
+// Enqueue writes the entry of a job, with the trace of ctx. It commits on its own.
+func (q *Queue) Enqueue(ctx context.Context, tenantID string, job uuid.UUID, priority int) error {
+	args := entryArgs{TenantID: tenantID, JobID: job}
+	carrier := propagation.MapCarrier{}
+	if (propagation.TraceContext{}).Inject(ctx, carrier); len(carrier) > 0 {
+		args.Trace = carrier
+	}
+	if _, err := q.client.Insert(ctx, args, insertOptions(priority)); err != nil {
+		return problem.Wrap(store.Cause("enqueue job", err), problem.Unavailable, "the queue is unavailable").After(retryAfter)
+	}
+	return nil
+}
+
+// retryAfter is what a caller is told when the queue can't be used at the moment.
+const retryAfter = 2 * time.Second
+
+func insertOptions(priority int) *river.InsertOpts {
+	return &river.InsertOpts{Queue: queueName, Priority: priority, MaxAttempts: entryAttempts}
+}
+
+// again writes in tx another entry of the job, like the one with the id if that still is there.
+func (q *Queue) again(ctx context.Context, tx pgx.Tx, id int64, tenantID string, job uuid.UUID) error {
+	args, priority := entryArgs{TenantID: tenantID, JobID: job}, PriorityNormal
+	old, err := q.client.JobGetTx(ctx, tx, id)
+	switch {
+	case err == nil:
+		priority = old.Priority
+		if err := json.Unmarshal(old.EncodedArgs, &args); err != nil {
+			return fmt.Errorf("read queue entry: %w", err)
+		}
+	case !errors.Is(err, river.ErrNotFound):
+		return fmt.Errorf("read queue entry: %w", store.Cause("get", err))
+	}
+	if _, err := q.client.InsertTx(ctx, tx, args, insertOptions(priority)); err != nil {
+		return fmt.Errorf("requeue: %w", store.Cause("insert", err))
+	}
+	return nil
+}

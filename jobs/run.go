@@ -1,0 +1,221 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fetcherhq/fetcher/extract"
+	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/store"
+)
+
+const (
+	progressEvery = time.Second
+	// aliveEvery is how often an attempt looks whether it is still the current one, also without progress.
+	aliveEvery = 3 * time.Second
+)
+
+// run is one attempt at one job.
+type run struct {
+	*Worker
+
+	tenant string
+	id     uuid.UUID
+	held   *held
+	log    *slog.Logger
+	job    *store.Job // as claimed
+	begun  time.Time
+}
+
+// rows runs fn on the tenant's jobs under a lease that is held no longer than that.
+func (r *run) rows(ctx context.Context, fn func(store.Jobs) error) error {
+	lease, err := r.opts.Tenants.Acquire(ctx, r.tenant)
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
+	return fn(store.NewJobs(lease.DB(ctx)))
+}
+
+// claimAndRun makes an attempt. An error says why there was none; what becomes of an attempt is no error here.
+func (r *run) claimAndRun(ctx context.Context) (disposition, error) {
+	err := r.rows(ctx, func(jobs store.Jobs) (err error) {
+		r.job, err = jobs.Claim(ctx, r.id, r.now(), r.opts.MaxAttempts)
+		return err
+	})
+	r.begun = r.opts.Now()
+	switch {
+	case errors.Is(err, store.ErrTerminal):
+		return done(), nil
+	case errors.Is(err, store.ErrExhausted):
+		return r.fail(ctx, &extract.Failure{
+			Code:    problem.JobAttemptsUsedUp,
+			Message: fmt.Sprintf("all %d attempts are used up; the last one ended without a word", r.opts.MaxAttempts),
+		}), nil
+	case err != nil:
+		return disposition{}, err
+	}
+	r.log = r.log.With(slog.Int("attempt", r.job.Attempt))
+	r.log.LogAttrs(ctx, slog.LevelInfo, "job started")
+	r.metrics.started(ctx)
+	defer r.metrics.ended(ctx)
+	result, failure := r.extract(ctx)
+	if failure != nil {
+		return r.afterFailure(ctx, failure), nil
+	}
+	return r.complete(ctx, result), nil
+}
+
+// now has the precision the database keeps.
+func (r *run) now() time.Time { return r.opts.Now().UTC().Truncate(time.Microsecond) }
+
+// extract runs the extraction, saving its progress on the side.
+func (r *run) extract(ctx context.Context) (extract.Result, *extract.Failure) {
+	job, err := r.plan(ctx)
+	if err != nil {
+		return extract.Result{}, asFailure(err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		latest atomic.Pointer[extract.Progress]
+		wg     sync.WaitGroup
+	)
+	saving, stop := context.WithCancel(ctx)
+	wg.Go(func() { r.saveProgress(saving, &latest, cancel) })
+	result, err := r.opts.Runner.Run(ctx, job, func(p extract.Progress) { latest.Store(&p) })
+	stop()
+	wg.Wait()
+	if err != nil {
+		return extract.Result{}, asFailure(err)
+	}
+	return result, nil
+}
+
+const unforeseen = "something unforeseen happened"
+
+// asFailure makes a failure of any error. What has no code of its own may have been bad luck.
+func asFailure(err error) *extract.Failure {
+	var f *extract.Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	f = &extract.Failure{Code: problem.CodeOf(err), Message: unforeseen, Transient: true, Err: err}
+	if f.Code == problem.TenantUnavailable || f.Code == problem.Unavailable {
+		f.Message = "the tenant's database is unavailable"
+	}
+	return f
+}
+
+// plan resolves what the job names into what an extraction needs.
+func (r *run) plan(ctx context.Context) (extract.Job, error) {
+	sources, err := decodeDatasources(r.job.MappedFields, r.job.Filters)
+	if err != nil {
+		return extract.Job{}, fmt.Errorf("read job: %w", err)
+	}
+	found, err := r.connections(ctx, sources)
+	if err != nil {
+		return extract.Job{}, err
+	}
+	for i := range sources {
+		d := &sources[i]
+		c := found[d.Name]
+		if c == nil {
+			return extract.Job{}, &extract.Failure{
+				Code: problem.DatasourceUnknown, Message: fmt.Sprintf("the datasource does not exist any more: datasource %q", d.Name),
+				Datasource: d.Name,
+			}
+		}
+		if d.Params, err = r.opts.Connections.Params(r.tenant, c); err != nil {
+			return extract.Job{}, &extract.Failure{
+				Code: problem.Internal, Message: fmt.Sprintf("the connection's secrets can't be opened: datasource %q", d.Name),
+				Datasource: d.Name, Transient: true, Err: err,
+			}
+		}
+	}
+	job := extract.Job{
+		ID: r.id, TenantID: r.tenant, Key: r.key(), Deadline: r.begun.Add(r.opts.Timeout), Datasources: sources,
+		MaxBytes: r.opts.MaxBytes, MaxRows: r.opts.MaxRows,
+	}
+	if r.job.Attempt > 1 {
+		job.Owned = r.owned
+	}
+	return job, nil
+}
+
+func (r *run) connections(ctx context.Context, sources []extract.Datasource) (map[string]*store.Connection, error) {
+	names := make([]string, 0, len(sources))
+	for _, d := range sources {
+		names = append(names, d.Name)
+	}
+	lease, err := r.opts.Tenants.Acquire(ctx, r.tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer lease.Release()
+	rows, err := store.NewConnections(lease.DB(ctx)).ByNames(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]*store.Connection, len(rows))
+	for i := range rows {
+		found[rows[i].ConfigName] = &rows[i]
+	}
+	return found, nil
+}
+
+// key is that of the job's object.
+func (r *run) key() string {
+	segment := r.tenant
+	if r.opts.SingleTenant {
+		segment = ""
+	}
+	return r.opts.Runner.Store.Key(segment, "external-data", r.id.String()+".json")
+}
+
+// owned tells whether this attempt still is the job's: asked while an object of an earlier one is looked at.
+func (r *run) owned(ctx context.Context) error {
+	return r.rows(ctx, func(jobs store.Jobs) error {
+		return jobs.SaveProgress(ctx, r.id, r.job.Attempt, nil)
+	})
+}
+
+// saveProgress writes down how far the extraction has come, at most every second, and ends it when the attempt is no
+// longer the job's.
+func (r *run) saveProgress(ctx context.Context, latest *atomic.Pointer[extract.Progress], end context.CancelCauseFunc) {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	var saved *extract.Progress
+	var at time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		p := latest.Load()
+		if p == saved && time.Since(at) < aliveEvery {
+			continue
+		}
+		var text []byte
+		if p != nil {
+			text, _ = json.Marshal(p) // plain members
+		}
+		err := r.rows(ctx, func(jobs store.Jobs) error { return jobs.SaveProgress(ctx, r.id, r.job.Attempt, text) })
+		if errors.Is(err, store.ErrLostAttempt) {
+			end(err)
+			return
+		}
+		if err == nil { // otherwise the next tick tries again
+			saved, at = p, time.Now()
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/riverqueue/river"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/store"
+)
+
+// What becomes of a queue entry after one look at it.
+type disposition struct {
+	again bool
+	after time.Duration
+}
+
+func done() disposition { return disposition{} }
+
+func later(d time.Duration) disposition { return disposition{again: true, after: max(d, 0)} }
+
+// Delays before an entry is looked at again although nothing is wrong with its job.
+const (
+	rowDelay         = time.Second      // its row is not there yet
+	unavailableDelay = 2 * time.Second  // a database of ours can't be used
+	suspendedDelay   = 30 * time.Second // the tenant is suspended
+)
+
+// work handles one queue entry.
+func (w *Worker) work(ctx context.Context, entry *river.Job[entryArgs]) error {
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier(entry.Args.Trace))
+	ctx, span := w.tracer.Start(ctx, "run job", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+		attribute.String("fetcher.tenant", entry.Args.TenantID), attribute.String("fetcher.job", entry.Args.JobID.String())))
+	defer span.End()
+	log := w.opts.Logger.With(slog.String("tenant", entry.Args.TenantID), slog.String("job", entry.Args.JobID.String()))
+	d, err := w.handle(ctx, entry, log)
+	if err != nil {
+		span.SetStatus(codes.Error, string(problem.CodeOf(err)))
+		log.LogAttrs(ctx, slog.LevelWarn, "job not run", slog.Any("error", err), slog.Bool("again", d.again))
+	}
+	if d.again {
+		return river.JobSnooze(d.after)
+	}
+	return nil
+}
+
+// handle runs the job of an entry under its lease. An error says why it did not run.
+func (w *Worker) handle(ctx context.Context, entry *river.Job[entryArgs], log *slog.Logger) (disposition, error) {
+	held, err := w.take(ctx, entry)
+	if err != nil {
+		return later(unavailableDelay), err
+	}
+	if held == nil {
+		return done(), nil // somebody else runs it, under an entry of their own
+	}
+	defer held.drop()
+	r := &run{Worker: w, tenant: entry.Args.TenantID, id: entry.Args.JobID, held: held, log: log}
+	d, err := r.claimAndRun(held.ctx)
+	if err == nil {
+		return d, nil
+	}
+	if unseen(err) {
+		return w.unseen(entry, err)
+	}
+	if problem.CodeOf(err) == problem.TenantSuspended {
+		return later(suspendedDelay), err
+	}
+	if ctx.Err() != nil {
+		return later(0), nil // stopping, before anything was begun
+	}
+	return later(unavailableDelay), err
+}
+
+// unseen tells whether there is no sign of the job: no row, or not even a tenant.
+func unseen(err error) bool {
+	return errors.Is(err, store.ErrNoJob) || problem.CodeOf(err) == problem.TenantUnknown
+}
+
+// unseen waits for the row of an entry, which is written after it, and drops the entry when it never comes. Both
+// instants are the queue's.
+func (w *Worker) unseen(entry *river.Job[entryArgs], err error) (disposition, error) {
+	if seen := entry.AttemptedAt; seen != nil && seen.Sub(entry.CreatedAt) < w.opts.RowPatience {
+		return later(min(rowDelay, w.opts.RowPatience)), nil
+	}
+	return done(), fmt.Errorf("queue entry dropped: %w", err)
+}

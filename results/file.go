@@ -1,0 +1,101 @@
+package results
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+	"golang.org/x/sys/unix"
+)
+
+const dirMode = 0o700
+
+// openBucket opens the bucket of a URL.
+func openBucket(ctx context.Context, raw string) (*bucket, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, errors.New("not a URL") // the cause quotes the text, which may hold credentials
+	}
+	switch u.Scheme {
+	case fileblob.Scheme:
+		return openDirectory(ctx, u)
+	case s3Scheme:
+		return openS3(ctx, u)
+	default:
+		return nil, fmt.Errorf("unknown scheme %q", u.Scheme)
+	}
+}
+
+// openDirectory keeps objects as files. A file is written under a temporary name beside its final one, because a
+// rename can't cross file systems, and has no side-car of attributes.
+func openDirectory(ctx context.Context, u *url.URL) (*bucket, error) {
+	opener := fileblob.URLOpener{Options: fileblob.Options{
+		CreateDir: true, DirFileMode: dirMode, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
+	}}
+	b, err := opener.OpenBucketURL(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	dir := u.Path
+	if u.Host == "." {
+		dir = strings.TrimPrefix(dir, "/")
+	}
+	d := directory(dir)
+	return &bucket{Bucket: b, writer: d.writer, settle: d.sync, strays: d.strays, pinging: d.ping}, nil
+}
+
+type directory string
+
+// path is where an object's file is. Keys are made of names that need no escaping.
+func (d directory) path(key string) string { return filepath.Join(string(d), filepath.FromSlash(key)) }
+
+func (d directory) writer() *blob.WriterOptions { return &blob.WriterOptions{} }
+
+// sync makes a renamed file survive a power failure, as the row that refers to it does.
+func (d directory) sync(key string) error {
+	for _, path := range []string{d.path(key), filepath.Dir(d.path(key))} {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strays finds the temporary files that killed writers of key left behind.
+func (d directory) strays(_ context.Context, key string) (stray, error) {
+	dir, base := filepath.Split(d.path(key))
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var found []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), base+".") && strings.HasSuffix(e.Name(), ".tmp") {
+			found = append(found, filepath.Join(dir, e.Name()))
+		}
+	}
+	return func(context.Context) error {
+		for _, path := range found {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+func (d directory) ping(context.Context) error {
+	return unix.Access(string(d), unix.R_OK|unix.W_OK|unix.X_OK)
+}

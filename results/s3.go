@@ -1,0 +1,127 @@
+package results
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/s3blob"
+	"gocloud.dev/gcerrors"
+)
+
+const (
+	s3Scheme = s3blob.Scheme
+
+	partBytes    = 5 << 20 // the least S3 takes; 10,000 parts of it are 48 GiB
+	partsAtOnce  = 2
+	abortTimeout = 10 * time.Second
+)
+
+// openS3 keeps objects in S3 or a server that speaks its protocol. A server of one's own is addressed by path and
+// spared the newer checksum trailers unless the URL says otherwise.
+func openS3(ctx context.Context, u *url.URL) (*bucket, error) {
+	q := u.Query()
+	if q.Get("endpoint") != "" {
+		setDefault(q, "use_path_style", "true", "s3ForcePathStyle")
+		setDefault(q, "request_checksum_calculation", "when_required")
+		setDefault(q, "response_checksum_validation", "when_required")
+	}
+	full := *u
+	full.RawQuery = q.Encode()
+	b, err := new(s3blob.URLOpener).OpenBucketURL(ctx, &full)
+	if err != nil {
+		return nil, err
+	}
+	var client *s3.Client
+	if !b.As(&client) {
+		return nil, errors.Join(errors.New("not an S3 bucket"), b.Close())
+	}
+	o := objects{bucket: b, name: u.Host, client: client}
+	return &bucket{Bucket: b, writer: o.writer, strays: o.strays, pinging: o.ping}, nil
+}
+
+func setDefault(q url.Values, name, value string, aliases ...string) {
+	for _, n := range append(aliases, name) {
+		if q.Has(n) {
+			return
+		}
+	}
+	q.Set(name, value)
+}
+
+type objects struct {
+	bucket *blob.Bucket
+	name   string
+	client *s3.Client
+}
+
+// writer replaces the transfer manager that the bucket would use by one whose buffers are small and that aborts a
+// multipart upload in a context of its own: the writer's is cancelled when there is something to abort.
+func (o objects) writer() *blob.WriterOptions {
+	return &blob.WriterOptions{BeforeWrite: func(as func(any) bool) error {
+		var tm *transfermanager.Client
+		if !as(&tm) {
+			return nil
+		}
+		*tm = *transfermanager.New(o.client, func(opts *transfermanager.Options) {
+			opts.PartSizeBytes = partBytes
+			opts.MultipartUploadThreshold = partBytes
+			opts.Concurrency = partsAtOnce
+			opts.FailTimeout = abortTimeout
+			opts.RequestChecksumCalculation = o.client.Options().RequestChecksumCalculation
+		})
+		return nil
+	}}
+}
+
+// strays finds the multipart uploads of key that killed writers left open.
+func (o objects) strays(ctx context.Context, key string) (stray, error) {
+	list, err := o.client.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: &o.name, Prefix: &key})
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, u := range list.Uploads {
+		if aws.ToString(u.Key) == key {
+			found = append(found, aws.ToString(u.UploadId))
+		}
+	}
+	return func(ctx context.Context) error {
+		for _, id := range found {
+			in := &s3.AbortMultipartUploadInput{Bucket: &o.name, Key: &key, UploadId: &id}
+			if _, err := o.client.AbortMultipartUpload(ctx, in); err != nil && !o.noSuchUpload(err) {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+func (o objects) noSuchUpload(err error) bool {
+	var api interface{ ErrorCode() string }
+	return errors.As(err, &api) && api.ErrorCode() == "NoSuchUpload"
+}
+
+func (o objects) ping(ctx context.Context) error {
+	_, err := o.client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &o.name})
+	return err
+}
+
+// onlyIf makes a deletion hold for the object with this ETag alone, where the storage can do that.
+func onlyIf(etag string) *blob.DeleteOptions {
+	return &blob.DeleteOptions{BeforeDelete: func(as func(any) bool) error {
+		var in *s3.DeleteObjectInput
+		if as(&in) {
+			in.IfMatch = &etag
+		}
+		return nil
+	}}
+}
+
+// isGone tells whether a bucket's error means that there is no such object.
+func isGone(err error) bool { return gcerrors.Code(err) == gcerrors.NotFound }

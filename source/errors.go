@@ -1,0 +1,34 @@
+package source
+
+// Category is why an external database could not be used, safe to show.
+type Category string
+
+// The categories FET-1040 names, and those only failed jobs know.
+const (
+	CategoryDNS         Category = "dns"
+	CategoryRefused     Category = "refused"
+	CategoryTimeout     Category = "timeout"
+	CategoryTLS         Category = "tls"
+	CategoryAuth        Category = "auth"
+	CategoryDatabase    Category = "database"    // no such database, or it does not let us read
+	CategoryUnsupported Category = "unsupported" // a server or option we can't work with
+	CategoryNotAllowed  Category = "not allowed" // the guard refused the address
+	CategoryRights      Category = "rights"      // the user may not read the table
+	CategoryObject      Category = "object"      // a table or column is not there any more
+	CategoryValue       Category = "value"       // the server could not evaluate a value
+	CategoryBroken      Category = "broken"      // the connection ended in the middle
+	CategoryOther       Category = "other"
+)
+
+// Error is a failure of an external database. Err holds the driver's own words, for nobody's eyes but errors.As.
+type Error struct {
+	Category  Category
+	Transient bool // a later attempt may succeed
+	Err       error
+}
+
+// Error names the category only: driver messages can quote addresses, statements and values.
+func (e *Error) Error() string { return "source: " + string(e.Category) }
+
+// Unwrap returns the driver's error.
+func (e *Error) Unwrap() error { return e.Err }

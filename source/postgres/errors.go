@@ -1,0 +1,134 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fetcherhq/fetcher/dial"
+	"github.com/fetcherhq/fetcher/source"
+)
+
+// SQLSTATEs that are looked at one by one.
+const (
+	codeInvalidPassword = "28P01"
+	codeNoDatabase      = "3D000"
+	codeNoRights        = "42501"
+	codeTooMany         = "53300"
+	codeStarting        = "57P03"
+	codeProtocol        = "08P01"
+	codeCanceled        = "57014"
+	codeDropped         = "57P04"
+	codeNotReady        = "55000"
+)
+
+// classify turns err into a *source.Error. opening says that no session existed yet.
+func classify(ctx context.Context, err error, opening bool) *source.Error {
+	if known := (*source.Error)(nil); errors.As(err, &known) {
+		return known
+	}
+	switch {
+	case errors.Is(err, dial.ErrNotAllowed):
+		return &source.Error{Category: source.CategoryNotAllowed, Err: err}
+	case errors.Is(ctx.Err(), context.Canceled):
+		return &source.Error{Category: source.CategoryOther, Err: errors.Join(ctx.Err(), err)}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &source.Error{Category: source.CategoryTimeout, Transient: true, Err: errors.Join(ctx.Err(), err)}
+	}
+	if server := (*pgconn.PgError)(nil); errors.As(err, &server) {
+		category, transient := classifyCode(server.Code, opening)
+		return &source.Error{Category: category, Transient: transient, Err: err}
+	}
+	category, transient := classifyNetwork(err, opening)
+	return &source.Error{Category: category, Transient: transient, Err: err}
+}
+
+// classifyCode sorts what the server itself said.
+func classifyCode(code string, opening bool) (source.Category, bool) {
+	if opening && (code == codeNoRights || code == codeNotReady) { // to connect; a template
+		return source.CategoryDatabase, false
+	}
+	switch code {
+	case codeNoDatabase, codeDropped:
+		return source.CategoryDatabase, false
+	case codeNoRights:
+		return source.CategoryRights, false
+	case codeTooMany, codeStarting:
+		return source.CategoryRefused, true
+	case codeCanceled, "57P05", "25P03": // statement_timeout and idle timeouts, ours or the server's
+		return source.CategoryTimeout, true
+	case codeProtocol: // how poolers refuse what they don't know
+		return source.CategoryUnsupported, false
+	case "42P01", "42703", "42704", "3F000":
+		return source.CategoryObject, false
+	case "55P03", "72000": // lock not available, snapshot too old
+		return source.CategoryOther, true
+	}
+	return classifyClass(code, opening)
+}
+
+func classifyClass(code string, opening bool) (source.Category, bool) {
+	switch code[:min(len(code), 2)] {
+	case "28":
+		return source.CategoryAuth, false
+	case "08", "57": // connection exceptions; shutdown, crash
+		if opening {
+			return source.CategoryRefused, true
+		}
+		return source.CategoryBroken, true
+	case "22", "44":
+		return source.CategoryValue, false
+	case "40", "53": // deadlock, serialization failure, recovery conflict; resources
+		return source.CategoryOther, true
+	case "0A":
+		return source.CategoryUnsupported, false
+	}
+	return source.CategoryOther, false
+}
+
+// classifyNetwork sorts what the client side found.
+func classifyNetwork(err error, opening bool) (source.Category, bool) {
+	var (
+		encryption *tlsError
+		noName     *net.DNSError
+		network    net.Error
+	)
+	switch {
+	case errors.Is(err, dial.ErrNameNotFound), errors.As(err, &noName):
+		return source.CategoryDNS, true
+	case errors.As(err, &network) && network.Timeout(), errors.Is(err, os.ErrDeadlineExceeded), pgconn.Timeout(err):
+		return source.CategoryTimeout, true
+	case errors.As(err, &encryption), isAlert(err):
+		return source.CategoryTLS, false
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return source.CategoryRefused, true
+	case isBroken(err):
+		if opening {
+			return source.CategoryRefused, true
+		}
+		return source.CategoryBroken, true
+	}
+	if opening { // what a server says before it is one
+		return source.CategoryUnsupported, false
+	}
+	return source.CategoryOther, false
+}
+
+// isAlert reports whether the peer, or we, ended TLS with an alert: in TLS 1.3 a client's certificate is refused only
+// after the handshake.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
+}
+
+func isBroken(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, pgconn.ErrConnClosed) ||
+		errors.As(err, &op)
+}

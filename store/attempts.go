@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// Claim starts the next attempt of a pending or processing job and returns the job as it stands then, with the
+// attempt number that guards every later call.
+//
+// The caller holds the job's lease in the control database, so nobody else claims at the same time; should two
+// claims meet all the same, each gets a number of its own and only the later one can commit.
+// ErrNoJob: there is no such row. ErrTerminal: it has ended. ErrExhausted: maxAttempts claims, without the
+// returned ones, are spent; the row is left alone. The last two also return the job.
+func (s Jobs) Claim(ctx context.Context, id uuid.UUID, at time.Time, maxAttempts int) (*Job, error) {
+	for {
+		var claimed []Job
+		err := s.db.WithContext(ctx).Model(&claimed).Clauses(clause.Returning{}).
+			Where("id = ? AND status IN ?", id, []JobStatus{JobPending, JobProcessing}).
+			Where("attempt - attempts_returned < ?", maxAttempts).
+			Updates(map[string]any{
+				"status":          JobProcessing,
+				"attempt":         gorm.Expr("attempt + 1"),
+				"started_at":      at,
+				"next_attempt_at": nil,
+				"progress":        nil,
+			}).Error
+		if err != nil {
+			return nil, mapped("claim job", err)
+		}
+		if len(claimed) == 1 {
+			return &claimed[0], nil
+		}
+		job, err := s.find(ctx, id)
+		switch {
+		case err != nil:
+			return nil, mapped("claim job", err)
+		case job.Status.Terminal():
+			return job, ErrTerminal
+		case job.Attempt-job.AttemptsReturned >= maxAttempts:
+			return job, ErrExhausted
+		}
+		// It became claimable between the two statements.
+	}
+}
+
+// SaveProgress stores how far the attempt has come; progress is JSON. ErrLostAttempt: the attempt is over.
+func (s Jobs) SaveProgress(ctx context.Context, id uuid.UUID, attempt int, progress []byte) error {
+	return guarded("save progress", s.current(ctx, id, attempt).Update("progress", progress))
+}
+
+// Release puts a processing job back to pending. next is when it may be claimed again, for the reader of the row;
+// returned says that the attempt was not spent. ErrLostAttempt: the attempt is over.
+func (s Jobs) Release(ctx context.Context, id uuid.UUID, attempt int, next *time.Time, returned bool) error {
+	values := map[string]any{"status": JobPending, "next_attempt_at": next, "progress": nil}
+	if returned {
+		values["attempts_returned"] = gorm.Expr("attempts_returned + 1")
+	}
+	return guarded("release job", s.current(ctx, id, attempt).Updates(values))
+}
+
+// Complete ends the attempt with a result and writes ev to the outbox, both or neither.
+// ErrLostAttempt: the job is not processing in this attempt; nothing was written.
+func (s Jobs) Complete(ctx context.Context, id uuid.UUID, attempt int, f CompleteFacts, ev Event) error {
+	return s.end(ctx, "complete job", id, ev, func(tx Jobs) *gorm.DB {
+		return tx.current(ctx, id, attempt).Updates(map[string]any{
+			"status":             JobCompleted,
+			"completed_at":       ev.Time,
+			"progress":           nil,
+			"result_path":        f.Path,
+			"result_hmac":        f.HMAC,
+			"result_sha256":      f.SHA256,
+			"result_format":      f.Format,
+			"result_size_bytes":  f.SizeBytes,
+			"result_row_count":   f.RowCount,
+			"result_key_version": f.KeyVersion,
+			"result_tables":      f.Tables,
+			"result_expires_at":  f.ExpiresAt,
+		})
+	})
+}
+
+// Fail ends the job without a result and writes ev to the outbox, both or neither. It serves the attempt that is
+// running and, for jobs refused or canceled before they ran, the pending job whose last attempt has that number.
+// ErrLostAttempt: the job is in neither; nothing was written.
+func (s Jobs) Fail(ctx context.Context, id uuid.UUID, attempt int, f Failure, ev Event) error {
+	return s.end(ctx, "fail job", id, ev, func(tx Jobs) *gorm.DB {
+		return tx.in(ctx, id, attempt, JobPending, JobProcessing).Updates(map[string]any{
+			"status":           JobFailed,
+			"completed_at":     ev.Time,
+			"next_attempt_at":  nil,
+			"progress":         nil,
+			"error_code":       f.Code,
+			"error_message":    f.Message,
+			"error_datasource": orNull(f.Datasource),
+			"error_table":      orNull(f.Table),
+		})
+	})
+}
+
+// end runs the guarded transition and writes its event in one transaction.
+func (s Jobs) end(ctx context.Context, op string, id uuid.UUID, ev Event, transition func(Jobs) *gorm.DB) error {
+	err := s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		if err := guarded(op, transition(Jobs{db: tx})); err != nil {
+			return err
+		}
+		return insertEvent(tx, id, ev)
+	})
+	return mapped(op, err)
+}
+
+// current addresses the job while it is processing in that attempt.
+func (s Jobs) current(ctx context.Context, id uuid.UUID, attempt int) *gorm.DB {
+	return s.in(ctx, id, attempt, JobProcessing)
+}
+
+func (s Jobs) in(ctx context.Context, id uuid.UUID, attempt int, statuses ...JobStatus) *gorm.DB {
+	return s.db.WithContext(ctx).Model(&Job{}).
+		Where("id = ? AND attempt = ? AND status IN ?", id, attempt, statuses)
+}
+
+// guarded turns an update that met no row into ErrLostAttempt.
+func guarded(op string, result *gorm.DB) error {
+	if result.Error != nil {
+		return mapped(op, result.Error)
+	}
+	if result.RowsAffected == 0 {
+		return ErrLostAttempt
+	}
+	return nil
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"gorm.io/gorm"
+
+	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/store/internal/pgerr"
+)
+
+// Connections are the queries on a tenant's connections. Deleted ones are invisible to all of them.
+type Connections struct{ db *gorm.DB }
+
+// NewConnections returns the queries on db, which belongs to exactly one tenant.
+func NewConnections(db *gorm.DB) Connections { return Connections{db: db} }
+
+// connectionRow adds what is stored for searching only.
+type connectionRow struct {
+	Connection
+	MetadataEntries textArray
+}
+
+// Create stores c. Zero CreatedAt and UpdatedAt become the present, a zero Revision 1, and show in c.
+// A live connection of the same name makes it fail with FET-1002.
+func (s Connections) Create(ctx context.Context, c *Connection) error {
+	entries, err := metadataEntries(c.Metadata)
+	if err != nil {
+		return err
+	}
+	row := connectionRow{Connection: *c, MetadataEntries: entries}
+	if row.CreatedAt.IsZero() {
+		row.CreatedAt = now()
+	}
+	if row.UpdatedAt.IsZero() {
+		row.UpdatedAt = row.CreatedAt
+	}
+	if row.Revision == 0 {
+		row.Revision = 1
+	}
+	err = s.db.WithContext(ctx).Create(&row).Error
+	if pgerr.State(err) == uniqueViolation && pgerr.Constraint(err) == "connections_live_config_name" {
+		return problem.New(problem.NameTaken, "the configName is already used")
+	}
+	if err != nil {
+		return mapped("create connection", err)
+	}
+	*c = row.Connection
+	return nil
+}
+
+// Get returns the connection, or FET-1001 when there is no live one with that id.
+func (s Connections) Get(ctx context.Context, id uuid.UUID) (*Connection, error) {
+	var c Connection
+	err := s.live(ctx).Where("id = ?", id).Take(&c).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return nil, problem.New(problem.NotFoundInTenant, "connection not found")
+	}
+	if err != nil {
+		return nil, mapped("get connection", err)
+	}
+	return &c, nil
+}
+
+// ByNames returns the connections with the given names in name order; names without one are left out.
+func (s Connections) ByNames(ctx context.Context, names []string) ([]Connection, error) {
+	found := []Connection{}
+	if len(names) == 0 {
+		return found, nil
+	}
+	err := s.live(ctx).Where("config_name = ANY(?)", textArray(names)).
+		Order(`config_name COLLATE "C"`).Find(&found).Error
+	if err != nil {
+		return nil, mapped("find connections by name", err)
+	}
+	return found, nil
+}
+
+// List returns one page of the connections f describes, and how many there are on all pages together.
+// Page and count are not taken at the same instant.
+func (s Connections) List(ctx context.Context, f ConnectionFilter) ([]Connection, int64, error) {
+	matching := func() *gorm.DB { return f.apply(s.live(ctx)) }
+	var total int64
+	if err := matching().Model(&Connection{}).Count(&total).Error; err != nil {
+		return nil, 0, mapped("count connections", err)
+	}
+	page := []Connection{}
+	if err := f.Page.apply(matching()).Find(&page).Error; err != nil {
+		return nil, 0, mapped("list connections", err)
+	}
+	return page, total, nil
+}
+
+func (s Connections) live(ctx context.Context) *gorm.DB {
+	return s.db.WithContext(ctx).Where("deleted_at IS NULL")
+}
+
+func (f ConnectionFilter) apply(q *gorm.DB) *gorm.DB {
+	q = f.Window.apply(q)
+	if f.Product != nil {
+		q = q.Where("product_name = ?", *f.Product)
+	}
+	if f.Kind != nil {
+		q = q.Where("kind = ?", *f.Kind)
+	}
+	if f.Unassigned {
+		q = q.Where("product_name IS NULL")
+	}
+	if len(f.Metadata) > 0 {
+		wanted := make(textArray, 0, len(f.Metadata))
+		for _, m := range f.Metadata {
+			wanted = append(wanted, metadataEntry(m.Path, m.Value))
+		}
+		q = q.Where("metadata_entries @> ?", wanted)
+	}
+	return q
+}
+
+func (w Window) apply(q *gorm.DB) *gorm.DB {
+	if !w.Start.IsZero() {
+		q = q.Where("created_at >= ?", w.Start)
+	}
+	if !w.End.IsZero() {
+		q = q.Where("created_at <= ?", w.End)
+	}
+	return q
+}
+
+func (p Page) apply(q *gorm.DB) *gorm.DB {
+	order := "created_at, id"
+	if p.Desc {
+		order = "created_at DESC, id DESC"
+	}
+	limit := max(p.Limit, 1)
+	return q.Order(order).Limit(limit).Offset((max(p.Number, 1) - 1) * limit)
+}
+
+// elapsed is window before now; rows created later than that are inside the window.
+func elapsed(window time.Duration) time.Time { return now().Add(-window) }

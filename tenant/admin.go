@@ -1,0 +1,137 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fetcherhq/fetcher/secret"
+	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/store/control"
+)
+
+var (
+	// ErrID says that a tenant id is malformed.
+	ErrID = errors.New("tenant: the id must be 1 to 128 of A-Z a-z 0-9 _ -, beginning with a letter or digit")
+	// ErrDSN says that the address of a database is malformed.
+	ErrDSN = errDSN
+)
+
+// Admin changes the registry. Running routers learn of it by themselves within 5 s.
+type Admin struct {
+	Control *control.DB
+	Keys    *secret.Keyring
+}
+
+// NewTenant describes a tenant to be created.
+type NewTenant struct {
+	ID   string
+	Name string // the id when empty
+	DSN  string // of an existing database; empty: one is provisioned on the control server
+
+	MaxConns       int
+	MaxRunningJobs int
+	RateLimit      float64
+}
+
+// Create registers a tenant, after it has provisioned a database if none is given and has brought the schema up to
+// date. Errors that may be told apart: ErrID, ErrDSN, control.ErrTenantExists. A creation that failed half way can be
+// repeated.
+func (a Admin) Create(ctx context.Context, n NewTenant) (control.Tenant, error) {
+	id, ok := ValidID(n.ID)
+	if !ok {
+		return control.Tenant{}, ErrID
+	}
+	if _, err := a.Control.GetTenant(ctx, id); !errors.Is(err, control.ErrNoTenant) {
+		if err == nil {
+			err = control.ErrTenantExists
+		}
+		return control.Tenant{}, err
+	}
+	dsn := n.DSN
+	if dsn == "" {
+		var err error
+		if dsn, err = a.Provision(ctx, id); err != nil {
+			return control.Tenant{}, err
+		}
+	}
+	if err := Migrate(ctx, dsn); err != nil {
+		return control.Tenant{}, err
+	}
+	sealed, err := SealDSN(a.Keys, id, dsn)
+	if err != nil {
+		return control.Tenant{}, err
+	}
+	t := control.Tenant{
+		ID: id, Name: n.Name, DSNSealed: sealed,
+		MaxConns: n.MaxConns, MaxRunningJobs: n.MaxRunningJobs, RateLimit: n.RateLimit,
+	}
+	if t.Name == "" {
+		t.Name = id
+	}
+	return t, a.Control.CreateTenant(ctx, &t)
+}
+
+// List returns every tenant in id order.
+func (a Admin) List(ctx context.Context) ([]control.Tenant, error) { return a.Control.ListTenants(ctx) }
+
+// Get returns one tenant, or control.ErrNoTenant.
+func (a Admin) Get(ctx context.Context, tenantID string) (control.Tenant, error) {
+	id, ok := ValidID(tenantID)
+	if !ok {
+		return control.Tenant{}, control.ErrNoTenant
+	}
+	return a.Control.GetTenant(ctx, id)
+}
+
+// Suspend makes every request of the tenant FET-1083 until it is resumed. Requests that run finish.
+func (a Admin) Suspend(ctx context.Context, tenantID string) (control.Tenant, error) {
+	return a.setStatus(ctx, tenantID, control.TenantSuspended)
+}
+
+// Resume undoes Suspend.
+func (a Admin) Resume(ctx context.Context, tenantID string) (control.Tenant, error) {
+	return a.setStatus(ctx, tenantID, control.TenantActive)
+}
+
+func (a Admin) setStatus(ctx context.Context, tenantID string, s control.TenantStatus) (control.Tenant, error) {
+	id, ok := ValidID(tenantID)
+	if !ok {
+		return control.Tenant{}, control.ErrNoTenant
+	}
+	return a.Control.SetTenantStatus(ctx, id, s)
+}
+
+// SetDSN replaces the address of the tenant's database, after it has tried it. Requests on the old one finish.
+func (a Admin) SetDSN(ctx context.Context, tenantID, dsn string) (control.Tenant, error) {
+	id, ok := ValidID(tenantID)
+	if !ok {
+		return control.Tenant{}, control.ErrNoTenant
+	}
+	if err := Migrate(ctx, dsn); err != nil {
+		return control.Tenant{}, err
+	}
+	sealed, err := SealDSN(a.Keys, id, dsn)
+	if err != nil {
+		return control.Tenant{}, err
+	}
+	return a.Control.SetTenantDSN(ctx, id, sealed)
+}
+
+// DSN returns the address of the tenant's database, with its password.
+func (a Admin) DSN(t control.Tenant) (string, error) { return openDSN(a.Keys, t.ID, t.DSNSealed) }
+
+// Migrate connects to a tenant's database and brings its schema up to date. ErrDSN: the address is malformed.
+func Migrate(ctx context.Context, dsn string) error {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return ErrDSN
+	}
+	tune(cfg.ConnConfig, nil)
+	free := dialer{dial: dialPlain, budget: newBudget(2), reclaim: func(context.Context, string) bool { return false }}
+	if err := migrate(ctx, cfg.ConnConfig, free); err != nil {
+		return store.Cause("migrate tenant database", err)
+	}
+	return nil
+}

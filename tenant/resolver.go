@@ -1,0 +1,183 @@
+package tenant
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/store/control"
+)
+
+// record is what is known of a tenant, with the health of its database. It is never changed; a newer one replaces it.
+type record struct {
+	control.Tenant
+	health *health
+}
+
+// servable returns nil when the tenant may be served.
+func (r *record) servable() error {
+	switch r.Status {
+	case control.TenantActive:
+		return nil
+	case control.TenantSuspended:
+		return problem.New(problem.TenantSuspended, "the tenant is suspended")
+	default:
+		return unknown()
+	}
+}
+
+func unknown() *problem.Error { return problem.New(problem.TenantUnknown, "the tenant is unknown") }
+
+// resolver remembers records of the registry, and for a while which ids it does not have. A cached record is served
+// without I/O however old it is; keeping it fresh is the watcher's task.
+type resolver struct {
+	registry  registry
+	now       func() time.Time
+	newHealth func() *health
+	loads     singleflight.Group
+
+	mu      sync.Mutex
+	records *simplelru.LRU[string, *record]
+	unknown *simplelru.LRU[unknownKey, time.Time] // until when
+}
+
+// unknownKey is a digest of the id, so that long ids cost no more than short ones.
+type unknownKey [16]byte
+
+func newResolver(reg registry, o Options) (*resolver, error) {
+	records, err := simplelru.NewLRU[string, *record](o.MaxRecords, nil)
+	if err != nil {
+		return nil, fmt.Errorf("tenant records: %w", err)
+	}
+	unknowns, err := simplelru.NewLRU[unknownKey, time.Time](o.MaxUnknown, nil)
+	if err != nil {
+		return nil, fmt.Errorf("unknown tenants: %w", err)
+	}
+	return &resolver{
+		registry: reg, now: o.Now, records: records, unknown: unknowns,
+		newHealth: func() *health {
+			return &health{failures: o.BreakerFailures, timeout: o.BreakerTimeout, now: o.Now}
+		},
+	}, nil
+}
+
+// get returns the record, from the cache if it is there. Errors are FET-1081, FET-1082 when the registry can't be
+// asked, or ctx's own. Concurrent misses of one id share one question, which outlives a caller that leaves.
+func (r *resolver) get(ctx context.Context, id string) (*record, error) {
+	if rec, known := r.cached(id); known {
+		if rec == nil {
+			return nil, unknown()
+		}
+		return rec, nil
+	}
+	return r.load(ctx, id)
+}
+
+// cached returns the record; known without a record means that the id is known to be unknown.
+func (r *resolver) cached(id string) (rec *record, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rec, ok := r.records.Get(id); ok {
+		return rec, true
+	}
+	key := digest(id)
+	if until, ok := r.unknown.Get(key); ok {
+		if r.now().Before(until) {
+			return nil, true
+		}
+		r.unknown.Remove(key)
+	}
+	return nil, false
+}
+
+func digest(id string) unknownKey {
+	sum := sha256.Sum256([]byte(id))
+	return unknownKey(sum[:16])
+}
+
+// load asks the registry and remembers the answer.
+func (r *resolver) load(ctx context.Context, id string) (*record, error) {
+	outcome := r.loads.DoChan(id, func() (any, error) {
+		ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), registryTimeout)
+		defer cancel()
+		t, err := r.registry.get(ask, id)
+		if errors.Is(err, control.ErrNoTenant) {
+			r.remove(id)
+			return nil, unknown()
+		}
+		if err != nil {
+			return nil, unavailable(store.Cause("look up tenant", err), time.Second)
+		}
+		return r.put(t), nil
+	})
+	select {
+	case got := <-outcome:
+		if got.Err != nil {
+			return nil, got.Err
+		}
+		rec, _ := got.Val.(*record)
+		return rec, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// put remembers t unless something newer is remembered already, and returns what is.
+// A change of the record may be the cure, so the health of the database starts anew with it.
+func (r *resolver) put(t control.Tenant) *record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, ok := r.records.Peek(t.ID); ok && old.Revision >= t.Revision {
+		return old
+	}
+	rec := &record{Tenant: t, health: r.newHealth()}
+	r.records.Add(t.ID, rec)
+	r.unknown.Remove(digest(t.ID))
+	return rec
+}
+
+// remove remembers that there is no such tenant.
+func (r *resolver) remove(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.records.Remove(id)
+	r.unknown.Add(digest(id), r.now().Add(unknownTTL))
+}
+
+// forgetUnknown drops what is known not to exist: one id, or with "" everything.
+func (r *resolver) forgetUnknown(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if id == "" {
+		r.unknown.Purge()
+		return
+	}
+	r.unknown.Remove(digest(id))
+}
+
+// current reports whether rec's revision is the one remembered, and may be served.
+func (r *resolver) current(id string, revision int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec, ok := r.records.Peek(id)
+	return ok && rec.Revision == revision && rec.servable() == nil
+}
+
+// revisions returns the revision of every record remembered.
+func (r *resolver) revisions() map[string]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := make(map[string]int64, r.records.Len())
+	for _, rec := range r.records.Values() {
+		known[rec.ID] = rec.Revision
+	}
+	return known
+}

@@ -1,0 +1,119 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/store/control"
+)
+
+const (
+	minRelisten = 100 * time.Millisecond
+	maxRelisten = time.Second
+	tick        = 500 * time.Millisecond // how soon a failed refresh is tried again
+)
+
+// watch listens for changes of the registry, and listens again when it can't any more, until ctx ends.
+func (r *Router) watch(ctx context.Context) {
+	pause := minRelisten
+	for ctx.Err() == nil {
+		err := r.registry.listen(ctx, func(id string) {
+			pause = minRelisten
+			r.changed(ctx, id)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		r.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "not listening for tenant changes",
+			slog.Any("error", store.Cause("listen", err)))
+		sleep(ctx, pause)
+		pause = min(2*pause, maxRelisten)
+	}
+}
+
+// changed acts on one notification; the empty id stands for any number of missed ones.
+func (r *Router) changed(ctx context.Context, id string) {
+	r.resolver.forgetUnknown(id)
+	if id == "" {
+		r.refreshAll(ctx)
+		return
+	}
+	r.refresh(ctx, id)
+}
+
+// refresh reads one record again. When that fails everything is compared with the registry soon.
+func (r *Router) refresh(ctx context.Context, id string) {
+	ask, cancel := context.WithTimeout(ctx, registryTimeout)
+	defer cancel()
+	t, err := r.registry.get(ask, id)
+	switch {
+	case errors.Is(err, control.ErrNoTenant):
+		r.forget(id)
+	case err != nil:
+		r.stale.Store(true)
+	default:
+		r.replace(t)
+	}
+}
+
+// refreshAll compares every cached record with the registry.
+func (r *Router) refreshAll(ctx context.Context) {
+	ask, cancel := context.WithTimeout(ctx, registryTimeout)
+	defer cancel()
+	changed, gone, err := r.registry.changed(ask, r.resolver.revisions())
+	if err != nil {
+		r.stale.Store(true)
+		return
+	}
+	for _, t := range changed {
+		r.replace(t)
+	}
+	for _, id := range gone {
+		r.forget(id)
+	}
+	r.refreshed.Store(r.opts.Now().UnixNano())
+	r.stale.Store(false)
+}
+
+// replace remembers the record first and unlinks the old pool second: a pool that is being opened looks at the record
+// before it is linked, so it can't slip through between the two.
+func (r *Router) replace(t control.Tenant) {
+	rec := r.resolver.put(t)
+	r.pools.unlink(t.ID, rec.Revision)
+}
+
+func (r *Router) forget(id string) {
+	r.resolver.remove(id)
+	r.pools.unlink(id, 1<<62)
+}
+
+// poll closes idle pools and compares the cache with the registry: twice in CacheTTL, and at every tick after a
+// refresh that failed.
+func (r *Router) poll(ctx context.Context) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := r.opts.Now()
+		r.pools.unlinkIdle(now.Add(-r.opts.IdleTimeout))
+		if r.stale.Load() || now.UnixNano()-r.refreshed.Load() > int64(r.opts.CacheTTL/2) {
+			r.refreshAll(ctx)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,40 @@
+package testkit
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// childMode names the variable that turns the test binary into one that uses a server and then ends badly.
+const childMode = "FETCHER_TESTKIT_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childMode) != "" {
+		Main(m)
+	}
+	MainNoLeaks(m)
+}
+
+// TestChild is the child's only test.
+func TestChild(t *testing.T) {
+	mode := os.Getenv(childMode)
+	if mode == "" {
+		t.Skip("only in a child process")
+	}
+	dsn := Postgres(t).NewDatabase(t)
+	fmt.Printf("ready %d %s %s\n", shared.running.PID(), shared.dir.path, dsn)
+	switch mode {
+	case "panic":
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			panic("as a test may")
+		}()
+		<-done
+	case "fail":
+		t.Fatal("as a test may")
+	case "hang":
+		select {} // until killed, or the time limit of the tests
+	}
+}
