@@ -30,6 +30,7 @@ const (
 const (
 	defaultApplication = "fetcher"
 	defaultRefresh     = 5 * time.Minute
+	defaultTimeout     = 3 * time.Second
 	authorizePath      = "/v1/authorize"
 )
 
@@ -44,6 +45,7 @@ type Options struct {
 
 	CacheTTL        time.Duration // how long a decision is kept; 0: not at all
 	RefreshInterval time.Duration // how often keys are fetched anew; 0: 5 minutes
+	Timeout         time.Duration // how long asking for a decision, or for all keys, may take; 0: 3 s
 	Application     string        // in questions, answers and claims; empty: fetcher
 
 	HTTP   *http.Client     // nil: one of our own; its redirect policy is replaced in a copy
@@ -73,6 +75,7 @@ type Authenticator struct {
 	tenantClaim  string
 	byClaims     bool
 	decisionLife time.Duration
+	timeout      time.Duration
 	authorizeURL string
 
 	now     func() time.Time
@@ -102,7 +105,7 @@ func New(ctx context.Context, o Options) (*Authenticator, error) {
 	}
 	a := &Authenticator{
 		application: o.Application, tenantClaim: o.TenantClaim, byClaims: o.Mode == ModeClaims,
-		decisionLife: o.CacheTTL, authorizeURL: o.Address + authorizePath,
+		decisionLife: o.CacheTTL, timeout: o.Timeout, authorizeURL: o.Address + authorizePath,
 		now: o.Clock, log: o.Logger, metrics: m, life: newLifetime(ctx), client: newClient(o.HTTP),
 	}
 	a.parser = a.newParser(o.Audience)
@@ -120,7 +123,7 @@ func (a *Authenticator) makeStores(o Options) (err error) {
 	a.keys = &keyStore{
 		Storage: jwkset.NewMemoryStorage(),
 		source:  &source{client: a.client, address: o.Address, jwksURL: o.JWKSURL, want: o.Issuer},
-		limit:   rate.NewLimiter(rate.Every(unknownKeyInterval), 1), interval: o.RefreshInterval,
+		limit:   rate.NewLimiter(rate.Every(unknownKeyInterval), 1), interval: o.RefreshInterval, timeout: o.Timeout,
 		now: a.now, life: a.life, log: a.log, metrics: a.metrics,
 	}
 	if a.keyfunc, err = keyfunc.New(keyfunc.Options{Ctx: a.life.ctx, Storage: a.keys}); err != nil {
@@ -148,11 +151,14 @@ func (o *Options) complete() error {
 	if o.Mode != ModeService && o.Mode != ModeClaims {
 		return errors.New("the mode of authorisation is neither service nor claims")
 	}
-	if o.CacheTTL < 0 || o.RefreshInterval < 0 {
+	if o.CacheTTL < 0 || o.RefreshInterval < 0 || o.Timeout < 0 {
 		return errors.New("a duration is negative")
 	}
 	if o.RefreshInterval == 0 {
 		o.RefreshInterval = defaultRefresh
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
 	}
 	if o.Application == "" {
 		o.Application = defaultApplication

@@ -23,6 +23,18 @@ import (
 	"github.com/fetcherhq/fetcher/problem"
 )
 
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	o := Options{Address: "https://identity.test//"}
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if o.Address != "https://identity.test" || o.Mode != ModeService || o.Timeout != 3*time.Second ||
+		o.RefreshInterval != 5*time.Minute || o.Application != "fetcher" || o.CacheTTL != 0 {
+		t.Errorf("options = %+v", o)
+	}
+}
+
 func TestNewRefusesMistakes(t *testing.T) {
 	t.Parallel()
 	good := Options{Address: "https://identity.test"}
@@ -33,6 +45,7 @@ func TestNewRefusesMistakes(t *testing.T) {
 		"odd key set":       func(o *Options) { o.JWKSURL = "/keys" },
 		"odd mode":          func(o *Options) { o.Mode = "both" },
 		"negative life":     func(o *Options) { o.CacheTTL = -1 },
+		"negative timeout":  func(o *Options) { o.Timeout = -1 },
 		"negative interval": func(o *Options) { o.RefreshInterval = -1 },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,12 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-const (
-	// askTimeout bounds one authorisation call.
-	askTimeout = 3 * time.Second
-	// maxDecisions bounds the decisions that are kept.
-	maxDecisions = 32768
-)
+// maxDecisions bounds the decisions that are kept.
+const maxDecisions = 32768
 
 // outcome is what an authorisation came to.
 type outcome int
@@ -119,7 +115,7 @@ func (a *Authenticator) decide(ctx context.Context, p *Principal, key decisionKe
 		return outcomeUnavailable, ErrClosed
 	}
 	defer a.life.work.Done()
-	ctx, cancel := a.life.detach(ctx, askTimeout)
+	ctx, cancel := a.life.detach(ctx, a.timeout)
 	defer cancel()
 	o, err := a.ask(ctx, p, key.permission)
 	if err != nil {

@@ -188,7 +188,7 @@ func answer(w io.Writer, v any) {
 func (s *identity) open(t testing.TB, change ...func(*Options)) (*Authenticator, *clock) {
 	t.Helper()
 	c := &clock{}
-	o := Options{Address: s.URL, Clock: c.now, CacheTTL: 30 * time.Second}
+	o := Options{Address: s.URL, Clock: c.now, CacheTTL: 30 * time.Second, Timeout: time.Minute}
 	for _, f := range change {
 		f(&o)
 	}

@@ -15,8 +15,6 @@ import (
 const (
 	// unknownKeyInterval is how often tokens with unknown keys may make us ask the identity service.
 	unknownKeyInterval = 10 * time.Second
-	// fetchTimeout bounds one refresh, discovery included.
-	fetchTimeout = 3 * time.Second
 	// The first and the longest wait before a failed background refresh is tried again.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
 )
@@ -39,6 +37,7 @@ type keyStore struct {
 	source   *source
 	limit    *rate.Limiter
 	interval time.Duration
+	timeout  time.Duration // of one refresh, discovery included
 	now      func() time.Time
 	life     *lifetime
 	log      *slog.Logger
@@ -150,7 +149,7 @@ func (r *refresh) wait(ctx context.Context) error {
 func (s *keyStore) start(why trigger) *refresh {
 	r := &refresh{done: make(chan struct{})}
 	ok := s.life.run(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 		err := s.fetch(ctx, why)
 		s.metrics.refreshed(ctx, why, err)

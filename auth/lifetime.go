@@ -18,7 +18,7 @@ type lifetime struct {
 
 func newLifetime(ctx context.Context) *lifetime {
 	l := &lifetime{}
-	l.ctx, l.cancel = context.WithCancel(ctx)
+	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return l
 }
 

@@ -20,6 +20,14 @@ import (
 
 func b64(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
+// loose returns the token spelt otherwise: with bits set that the last character of the signature does not need. A
+// signature of 256 bytes leaves four of them.
+func loose(token string) string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	last := len(token) - 1
+	return token[:last] + string(alphabet[strings.IndexByte(alphabet, token[last])|1])
+}
+
 func TestVerifyRefuses(t *testing.T) {
 	t.Parallel()
 	good, stranger := rsaSigner("k1", 0), rsaSigner("k1", 1)
@@ -94,6 +102,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"four parts":                {valid + ".x", errMalformed},
 		"JWE":                       {"a.b.c.d.e", errMalformed},
 		"line end inside":           {valid[:20] + "\n" + valid[20:], errMalformed},
+		"trailing bits":             {loose(valid), errMalformed},
 		"padding":                   {valid + "=", errMalformed},
 		"header not JSON":           {b64("x") + "." + segment(valid, 1) + "." + segment(valid, 2), errMalformed},
 		"header null":               {b64("null") + "." + segment(valid, 1) + "." + segment(valid, 2), errAlgorithm},

@@ -84,7 +84,7 @@ func expected(t *testing.T, typ, cell string) string {
 		return quote(base64.StdEncoding.EncodeToString(raw))
 	case "_text", "_int4", "_int8", "_numeric":
 		return expectedArray(t, strings.TrimPrefix(typ, "_"), cell)
-	case "numeric", "text", "varchar", "bpchar", "uuid", "date", "time", "interval", "inet":
+	case "numeric", "text", "varchar", "bpchar", "uuid", "date", "time", "interval", "inet", "tstzrange":
 		return quote(cell)
 	default:
 		t.Fatalf("the test knows no mapping for type %s", typ)
@@ -92,35 +92,48 @@ func expected(t *testing.T, typ, cell string) string {
 	}
 }
 
-// expectedArray maps a one-dimensional array literal.
+// expectedArray maps an array literal of any depth.
 func expectedArray(t *testing.T, element, literal string) string {
 	t.Helper()
-	body := strings.TrimSuffix(strings.TrimPrefix(literal, "{"), "}")
+	items, rest := arrayItems(t, element, literal)
+	if rest != "" {
+		t.Fatalf("%q follows an array literal", rest)
+	}
+	return items
+}
+
+// arrayItems maps the literal that text starts with, and returns what follows it.
+func arrayItems(t *testing.T, element, text string) (mapped, rest string) {
+	t.Helper()
+	rest = strings.TrimPrefix(text, "{")
 	var items []string
-	for body != "" {
-		var cell string
-		if strings.HasPrefix(body, `"`) {
+	for !strings.HasPrefix(rest, "}") {
+		var item string
+		switch rest[0] {
+		case '{':
+			item, rest = arrayItems(t, element, rest)
+		case '"':
 			var unescaped []byte
 			end := 1
-			for ; body[end] != '"'; end++ {
-				if body[end] == '\\' {
+			for ; rest[end] != '"'; end++ {
+				if rest[end] == '\\' {
 					end++
 				}
-				unescaped = append(unescaped, body[end])
+				unescaped = append(unescaped, rest[end])
 			}
-			cell, body = string(unescaped), body[end+1:]
-		} else {
-			end := strings.IndexByte(body+",", ',')
-			cell = body[:end]
+			item, rest = expected(t, element, string(unescaped)), rest[end+1:]
+		default:
+			end := strings.IndexAny(rest, ",}")
+			cell := rest[:end]
 			if cell == "NULL" {
 				cell = null
 			}
-			body = body[end:]
+			item, rest = expected(t, element, cell), rest[end:]
 		}
-		items = append(items, expected(t, element, cell))
-		body = strings.TrimPrefix(body, ",")
+		items = append(items, item)
+		rest = strings.TrimPrefix(rest, ",")
 	}
-	return "[" + strings.Join(items, ",") + "]"
+	return "[" + strings.Join(items, ",") + "]", rest[1:]
 }
 
 func quote(s string) string {

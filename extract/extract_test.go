@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fetcherhq/fetcher/testkit"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
+
+	"github.com/fetcherhq/fetcher/testkit"
 
 	"github.com/fetcherhq/fetcher/extract"
 	"github.com/fetcherhq/fetcher/problem"
@@ -150,7 +151,7 @@ func TestOrderUnderReadAhead(t *testing.T) {
 	s := &script{tables: map[string]table{"t": {rows: rows, text: func(int) string { return text }}, "u": {rows: 3}}}
 	b := newBench(t, s)
 	b.ReadAhead = 256 << 10
-	var sources []extract.Datasource
+	sources := make([]extract.Datasource, 0, 9)
 	for i := range 9 {
 		sources = append(sources, ds(fmt.Sprint("d", 8-i), 0, "u", "t"))
 	}
@@ -160,8 +161,8 @@ func TestOrderUnderReadAhead(t *testing.T) {
 	}
 	dec := json.NewDecoder(strings.NewReader(b.read(t, got.Facts)))
 	var doc map[string]map[string][]struct {
-		ID   int
-		Text string
+		ID   int    `json:"id"`
+		Text string `json:"text"`
 	}
 	if err := dec.Decode(&doc); err != nil {
 		t.Fatal(err)
@@ -211,7 +212,9 @@ func TestWideRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var doc map[string]map[string][]struct{ Text string }
+	var doc map[string]map[string][]struct {
+		Text string `json:"text"`
+	}
 	if err := json.Unmarshal([]byte(b.read(t, got.Facts)), &doc); err != nil {
 		t.Fatal(err)
 	}
@@ -398,17 +401,17 @@ func TestReplacesWhatADeadAttemptLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(b.dir, "acme/job.json.18a.tmp"), nil, 0o600); err != nil {
+	if err = os.WriteFile(filepath.Join(b.dir, "acme/job.json.18a.tmp"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	j := job(ds("d", 0, "t"))
 	var f *extract.Failure
-	if _, err := b.run(t, j); !errors.As(err, &f) || !f.Transient {
+	if _, err = b.run(t, j); !errors.As(err, &f) || !f.Transient {
 		t.Errorf("without clearing the key: %v", err)
 	}
 	lost := errors.New("lost")
 	j.Owned = func(context.Context) error { return lost }
-	if _, err := b.run(t, j); !errors.Is(err, lost) {
+	if _, err = b.run(t, j); !errors.Is(err, lost) {
 		t.Errorf("by another than the owner: %v", err)
 	}
 	if b.read(t, first.Facts) == "" {

@@ -15,7 +15,7 @@ import (
 )
 
 // Failure is why a run ended without a result. All but Err may be shown to the tenant.
-type Failure struct {
+type Failure struct { //nolint:errname // it is what a failed job shows, and an error besides
 	Code       problem.Code
 	Message    string // names datasource, table, field and limit where they matter; never a value or an address
 	Datasource string
@@ -60,8 +60,7 @@ func asFailure(err error, p place, filtered bool) *Failure {
 	if errors.As(err, &f) {
 		return f
 	}
-	var s *source.Error
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*source.Error](err); ok {
 		f = ofSource(s, p, filtered)
 		f.Err = err
 		return f

@@ -126,8 +126,7 @@ func (p *plan) filters(name string, conditions []source.Condition) {
 		for _, e := range source.FilterErrors(err) {
 			p.fault(Fault{Kind: FilterInvalid, Table: name, Field: c.Field, Filter: e, Err: e})
 		}
-		var missing *source.NameError
-		if errors.As(err, &missing) {
+		if _, ok := errors.AsType[*source.NameError](err); ok {
 			p.fault(Fault{Kind: FieldNotFound, Table: name, Field: c.Field, Filter: &source.FilterError{Op: c.Op, Position: -1}, Err: err})
 		}
 	}

@@ -10,7 +10,7 @@ import (
 const (
 	blockBytes = 128 << 10 // a block is passed on when it has this many
 	wideBytes  = 1 << 20   // one with more holds a wide row, and is passed on alone
-	hugeBytes  = 4 << 20   // garbage of this size is not left to pile up
+	hugeBytes  = 4 << 20   // see queue.noteSize
 )
 
 // block is a piece of the output on its way from a reader to the writer.
@@ -32,7 +32,7 @@ type queue struct {
 	budget *semaphore.Weighted
 	bytes  int64
 
-	largest int // capacity of the kept buffer
+	largest int // capacity of the kept buffer, when huge
 }
 
 func newQueue(bytes int) *queue {
@@ -62,10 +62,7 @@ func (q *queue) put(ctx context.Context, b *block) (*block, error) {
 	table := b.table // the writer clears what it is done with
 	switch {
 	case b.wide():
-		if grown := cap(b.data); grown > hugeBytes && grown > q.largest {
-			q.largest = grown
-			debug.FreeOSMemory()
-		}
+		q.noteSize(cap(b.data))
 		for _, step := range []func() error{
 			func() error { return q.drained(ctx) },
 			func() error { return q.send(ctx, b) },
@@ -77,9 +74,8 @@ func (q *queue) put(ctx context.Context, b *block) (*block, error) {
 		}
 	case cap(b.data) > wideBytes: // the kept buffer with narrow rows
 		narrow := q.get()
-		data := append(narrow.data, b.data...)
-		*narrow = *b
-		narrow.data = data
+		narrow.data = append(narrow.data, b.data...)
+		narrow.table, narrow.rows, narrow.ends = b.table, b.rows, b.ends
 		*b = block{data: b.data[:0]}
 		if err := q.send(ctx, narrow); err != nil {
 			return nil, err
@@ -92,6 +88,22 @@ func (q *queue) put(ctx context.Context, b *block) (*block, error) {
 	}
 	b.table = table
 	return b, nil
+}
+
+// noteSize follows the size of the kept buffer. What a huge one grew out of is almost as large, and memory is promised
+// to be small: such garbage is not left to pile up.
+func (q *queue) noteSize(size int) {
+	if size > hugeBytes && size > q.largest {
+		q.largest = size
+		debug.FreeOSMemory()
+	}
+}
+
+// release gives memory back once the reader has ended and let go of its buffer.
+func (q *queue) release() {
+	if q.largest > 0 {
+		debug.FreeOSMemory()
+	}
 }
 
 func (q *queue) cost(b *block) int64 { return min(int64(len(b.data)), q.bytes) }

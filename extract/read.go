@@ -76,16 +76,16 @@ func (r *reader) table(ctx context.Context, session source.Session, step Step, f
 		return err
 	}
 	err = session.Stream(ctx, step.Query, func(row source.Row) error {
-		data, err := r.enc.row(b.data, row)
-		if err != nil {
-			return err
+		data, failed := r.enc.row(b.data, row)
+		if failed != nil {
+			return failed
 		}
 		b.data = data
 		b.rows++
 		if len(data) >= blockBytes {
-			b, err = r.out.put(ctx, b)
+			b, failed = r.out.put(ctx, b)
 		}
-		return err
+		return failed
 	})
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func (r *Runner) run(ctx context.Context, job Job, progress func(Progress)) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	if err := r.reclaim(ctx, job); err != nil {
+	if err = r.reclaim(ctx, job); err != nil {
 		return Result{}, err
 	}
 	w, err := r.Store.Create(ctx, job.TenantID, job.Key)
@@ -56,7 +56,7 @@ func (r *Runner) run(ctx context.Context, job Job, progress func(Progress)) (Res
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.start(groupCtx, group, readers) })
 	group.Go(func() error { return guard(func() error { return out.write(groupCtx, readers) }) })
-	if err := group.Wait(); err != nil {
+	if err = group.Wait(); err != nil {
 		return Result{}, err
 	}
 	facts, err := w.Commit(ctx)
@@ -115,6 +115,7 @@ func (r *Runner) start(ctx context.Context, group *errgroup.Group, readers []*re
 		}
 		group.Go(func() error {
 			defer func() { <-slots }()
+			defer reader.out.release()
 			return guard(func() error { return reader.run(ctx) })
 		})
 	}

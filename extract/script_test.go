@@ -43,6 +43,7 @@ func (s *script) Open(context.Context, source.Params, source.Dialer) (source.Ses
 
 type session struct {
 	*script
+
 	over bool
 }
 

@@ -51,7 +51,7 @@ func TestAuthentication(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var headers []string
+			headers := make([]string, 0, 4)
 			for _, line := range tc.authorization {
 				headers = append(headers, "Authorization", line)
 			}
@@ -79,19 +79,17 @@ func TestAuthorization(t *testing.T) {
 		"download head":     {http.MethodHead, "/v1/fetcher/" + id + "/result", "fetcher", "get"},
 		"events":            {http.MethodGet, "/v1/fetcher/" + id + "/events", "fetcher", "get"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			// Not parallel: what the service was asked last is this request's question.
-			s.issuer.Deny()
-			token := s.issuer.Token(testkit.Token{Subject: name})
-			if got := s.do(t, tc.method, tc.path, token, ""); got.status != http.StatusForbidden {
-				t.Fatalf("status %d: %s", got.status, got.body)
-			}
-			calls := s.issuer.AuthorizeCalls()
-			last := calls[len(calls)-1]
-			if last.Resource != tc.resource || last.Action != tc.action || last.Subject != "acme/"+name {
-				t.Errorf("asked for %+v", last)
-			}
-		})
+		// One at a time: what the service was asked last is this request's question.
+		s.issuer.Deny()
+		token := s.issuer.Token(testkit.Token{Subject: name})
+		if got := s.do(t, tc.method, tc.path, token, ""); got.status != http.StatusForbidden {
+			t.Fatalf("%s: status %d: %s", name, got.status, got.body)
+		}
+		calls := s.issuer.AuthorizeCalls()
+		last := calls[len(calls)-1]
+		if last.Resource != tc.resource || last.Action != tc.action || last.Subject != "acme/"+name {
+			t.Errorf("%s: asked for %+v", name, last)
+		}
 	}
 	s.issuer.Allow()
 	s.issuer.SetAuthorize(testkit.Behaviour{Status: 500})
@@ -201,7 +199,7 @@ func TestProblemShape(t *testing.T) {
 		}
 	}
 	other := s.do(t, http.MethodGet, "/nowhere", "", "", "X-Request-Id", "not a valid id")
-	id := other.header.Get("X-Request-Id")
+	id := other.header.Get("X-Request-Id") //nolint:canonicalheader // the published spelling
 	if parsed, err := uuid.Parse(id); err != nil || parsed.Version() != 7 {
 		t.Errorf("generated id %q", id)
 	}

@@ -71,7 +71,7 @@ func isJSON(header http.Header) bool {
 	default:
 		return false
 	}
-	lines := header.Values("Content-Type")
+	lines := header.Values(headerType)
 	if len(lines) == 0 || len(lines) == 1 && strings.TrimSpace(lines[0]) == "" {
 		return true
 	}
@@ -82,5 +82,5 @@ func isJSON(header http.Header) bool {
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
 		return false
 	}
-	return media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
+	return media == mediaJSON || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fetcherhq/fetcher/auth"
+	"github.com/fetcherhq/fetcher/store"
 )
 
 // CheckStatus is the outcome of a check.
@@ -45,7 +45,8 @@ type Check struct {
 	Run      func(ctx context.Context) CheckResult
 }
 
-// PingCheck is a check that is up when ping returns nil. The error goes to the log, at most once per change.
+// PingCheck is a check that is up when ping returns nil. Its changes go to the log with the kind of the error, without
+// the driver's words.
 func PingCheck(name string, required bool, log *slog.Logger, ping func(ctx context.Context) error) Check {
 	var mu sync.Mutex
 	failing := false
@@ -56,7 +57,7 @@ func PingCheck(name string, required bool, log *slog.Logger, ping func(ctx conte
 		failing = err != nil
 		mu.Unlock()
 		if changed && log != nil {
-			log.WarnContext(ctx, "readiness check changed", "check", name, "up", err == nil, "error", err)
+			log.WarnContext(ctx, "readiness check changed", "check", name, "up", err == nil, "error", store.Cause("ping", err))
 		}
 		if err != nil {
 			return CheckResult{Status: StatusDown, Error: "unavailable"}
@@ -161,16 +162,4 @@ func (r *checkRunner) guarded(ctx context.Context, c Check) (result CheckResult)
 		}
 	}()
 	return c.Run(ctx)
-}
-
-// IdentityCheck is the check identity_service: down only while there are no keys, n/a while authentication is off.
-func IdentityCheck(status func(ctx context.Context) auth.Status) Check {
-	return Check{Name: "identity_service", Required: true, Run: func(ctx context.Context) CheckResult {
-		s := status(ctx)
-		result := CheckResult{Status: CheckStatus(s.State), Reason: s.Reason}
-		if s.State != auth.StateNone {
-			result.TLS = &s.TLS
-		}
-		return result
-	}}
 }

@@ -81,13 +81,13 @@ type schemaOutput struct {
 func (e *edge) mountConnectionProbes() {
 	register(e, operation{
 		id: "test-connection", method: http.MethodPost, path: connectionsPath + "/{id}/test",
-		resource: "connections", action: "post", tag: "connections",
+		resource: resourceConnections, tag: tagConnections,
 		summary: "Connect, log in and run one trivial query", success: http.StatusOK,
 		codes: []problem.Code{problem.HostNotAllowed, problem.SourceUnreachable, problem.RateLimited},
 	}, e.testConnection)
 	register(e, operation{
 		id: "get-connection-schema", method: http.MethodGet, path: connectionsPath + "/{id}/schema",
-		resource: "connections", action: "get", tag: "connections",
+		resource: resourceConnections, tag: tagConnections,
 		summary: "List the tables and fields of a connection's database",
 		params: []*huma.Param{
 			queryParam("details", "true: fields with type, nullability, key and position.", &huma.Schema{Type: huma.TypeBoolean}),

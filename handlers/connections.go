@@ -81,7 +81,7 @@ type connectionPageOutput struct {
 func (e *edge) mountConnections() {
 	register(e, operation{
 		id: "create-connection", method: http.MethodPost, path: connectionsPath,
-		resource: "connections", action: "post", tag: "connections",
+		resource: resourceConnections, tag: tagConnections,
 		summary: "Register an external database",
 		params:  []*huma.Param{productParam(true)},
 		body:    reflect.TypeFor[CreateConnection](), success: http.StatusCreated,
@@ -95,7 +95,7 @@ func (e *edge) mountConnections() {
 	known := knownParams(params)
 	register(e, operation{
 		id: "list-connections", method: http.MethodGet, path: connectionsPath,
-		resource: "connections", action: "get", tag: "connections",
+		resource: resourceConnections, tag: tagConnections,
 		summary: "List connections",
 		description: "Besides the parameters below, `metadata.KEY=VALUE` keeps connections whose metadata hold that entry: " +
 			"strings by value, numbers and booleans by their JSON text. A dot in KEY steps into a nested object; several combine with AND.",
@@ -109,7 +109,7 @@ func (e *edge) mountConnections() {
 	})
 	register(e, operation{
 		id: "get-connection", method: http.MethodGet, path: connectionsPath + "/{id}",
-		resource: "connections", action: "get", tag: "connections",
+		resource: resourceConnections, tag: tagConnections,
 		summary: "Read a connection", success: http.StatusOK,
 	}, e.getConnection)
 }
@@ -120,7 +120,7 @@ func (e *edge) createConnection(ctx context.Context, _ *struct{}) (*createConnec
 		return nil, err
 	}
 	var body CreateConnection
-	if err := decodeBody(ctx, &body); err != nil {
+	if err = decodeBody(ctx, &body); err != nil {
 		return nil, err
 	}
 	lease := tenant.FromContext(ctx)
@@ -142,7 +142,7 @@ func (e *edge) listConnections(ctx context.Context, known map[string]bool) (*con
 	if err != nil {
 		return nil, err
 	}
-	if err := query.guard(known, true); err != nil {
+	if err = query.guard(known, true); err != nil {
 		return nil, err
 	}
 	page, err := e.pages.parse(query)

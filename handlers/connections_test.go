@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -91,11 +92,7 @@ func TestConnectionLife(t *testing.T) {
 	}
 	var members map[string]any
 	got.decode(t, &members)
-	keys := []string{}
-	for key := range members {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
+	keys := slices.Sorted(maps.Keys(members))
 	want := []string{
 		"configName", "createdAt", "databaseName", "host", "id", "metadata", "port", "productName", "ssl", "type",
 		"updatedAt", "userName",
@@ -234,7 +231,7 @@ func TestListConnections(t *testing.T) {
 				Total int
 			}
 			got.decode(t, &page)
-			names := []string{}
+			names := make([]string, 0, len(page.Items))
 			for _, item := range page.Items {
 				names = append(names, item.ConfigName)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/fetcherhq/fetcher/problem"
 )
+
+// atBody is where a fault of the body as a whole is.
+const atBody = "body"
 
 // maxDepth is how deep a body may be nested; the outermost value is level 1.
 const maxDepth = 100
@@ -25,17 +29,17 @@ func decodeBody(ctx context.Context, v any) error {
 	if err := checkText(ex.body); err != nil {
 		return err
 	}
-	return decodeMember("body", ex.body, v, ex.edge.opts.StrictJSON)
+	return decodeMember(atBody, ex.body, v, ex.edge.opts.StrictJSON)
 }
 
 // decodeMember decodes the text of a part of a body that was checked as a whole; at is where the part is.
 func decodeMember(at string, text []byte, v any, strict bool) error {
 	err := json.Unmarshal(text, v, json.RejectUnknownMembers(strict))
-	var semantic *json.SemanticError
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case !errors.As(err, &semantic):
+	}
+	semantic, ok := errors.AsType[*json.SemanticError](err)
+	if !ok {
 		return syntaxFault(text, err)
 	}
 	at = location(at, text, semantic.JSONPointer)
@@ -51,7 +55,7 @@ func decodeMember(at string, text []byte, v any, strict bool) error {
 // trailing data, a byte order mark, invalid UTF-8 and nesting beyond maxDepth.
 func checkText(body []byte) error {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return problem.New(problem.Malformed, "the body is empty").With(problem.Field{Location: "body", Message: "is empty"})
+		return problem.New(problem.Malformed, "the body is empty").With(problem.Field{Location: atBody, Message: "is empty"})
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(body))
 	members := false
@@ -65,26 +69,25 @@ func checkText(body []byte) error {
 		}
 		if dec.StackDepth() > maxDepth {
 			return problem.Newf(problem.Malformed, "the body is nested deeper than %d levels", maxDepth).
-				With(problem.Field{Location: "body", Message: "is nested too deep"})
+				With(problem.Field{Location: atBody, Message: "is nested too deep"})
 		}
 		if dec.StackDepth() == 0 && token.Kind() != '}' {
 			return problem.New(problem.Malformed, "the body is not a JSON object").
-				With(problem.Field{Location: "body", Message: "must be an object"})
+				With(problem.Field{Location: atBody, Message: "must be an object"})
 		}
 		members = members || token.Kind() == '"'
 	}
 	if !members {
-		return problem.New(problem.Malformed, "the body is empty").With(problem.Field{Location: "body", Message: "is empty"})
+		return problem.New(problem.Malformed, "the body is empty").With(problem.Field{Location: atBody, Message: "is empty"})
 	}
 	return nil
 }
 
 // syntaxFault says what is wrong with the text without quoting it.
 func syntaxFault(body []byte, err error) error {
-	field := problem.Field{Location: "body", Message: "is not valid JSON"}
-	var syntactic *jsontext.SyntacticError
-	if errors.As(err, &syntactic) {
-		field.Location = location("body", body, syntactic.JSONPointer)
+	field := problem.Field{Location: atBody, Message: "is not valid JSON"}
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		field.Location = location(atBody, body, syntactic.JSONPointer)
 		field.Message = fmt.Sprintf("is not valid JSON at byte %d", syntactic.ByteOffset)
 		if errors.Is(err, jsontext.ErrDuplicateName) {
 			field.Message = "is there twice"
@@ -107,15 +110,17 @@ func typeMessage(err *json.SemanticError) string {
 // indices from member names.
 func location(at string, text []byte, pointer jsontext.Pointer) string {
 	dec := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	var b strings.Builder
+	b.WriteString(at)
 	for name := range pointer.Tokens() {
 		if dec.PeekKind() == '[' {
-			at += "[" + name + "]"
+			b.WriteString("[" + name + "]")
 		} else {
-			at += "." + shorten(name)
+			b.WriteString("." + shorten(name))
 		}
 		step(dec, name)
 	}
-	return at
+	return b.String()
 }
 
 // step moves dec, which is before an object or array, to before its member or element of that name. Where the text

@@ -23,7 +23,7 @@ var assets embed.FS
 var pages embed.FS
 
 const (
-	docsBundle = "assets/scalar.js"
+	docsBundle = "assets/standalone.js"
 
 	// pagePolicy lets a page use what this service serves and nothing else. Scalar sets styles from its script.
 	pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; " +
@@ -40,7 +40,7 @@ func (e *edge) mountDocs(router gin.IRoutes) error {
 	if err != nil {
 		return fmt.Errorf("write OpenAPI document: %w", err)
 	}
-	router.GET("/swagger/openapi.json", static("application/json", asJSON))
+	router.GET("/swagger/openapi.json", static(mediaJSON, asJSON))
 	router.GET("/swagger/openapi.yaml", static("application/yaml", asYAML))
 	start, err := pages.ReadFile("pages/start.js")
 	if err != nil {
@@ -48,8 +48,8 @@ func (e *edge) mountDocs(router gin.IRoutes) error {
 	}
 	router.GET("/swagger/assets/start.js", static("text/javascript; charset=utf-8", start))
 	page := "pages/docs.html"
-	if bundle, err := fs.ReadFile(assets, docsBundle); err == nil {
-		router.GET("/swagger/assets/scalar.js", static("text/javascript; charset=utf-8", bundle))
+	if bundle, missing := fs.ReadFile(assets, docsBundle); missing == nil {
+		router.GET("/swagger/assets/standalone.js", static("text/javascript; charset=utf-8", bundle))
 	} else {
 		page = "pages/missing.html"
 	}

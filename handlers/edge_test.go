@@ -145,7 +145,7 @@ func TestPanics(t *testing.T) {
 		})
 	})
 	resp, body, err := get(t, base+"/early")
-	if err != nil || resp.StatusCode != 500 || !strings.Contains(body, "FET-0002") || strings.Contains(body, "canary") {
+	if err != nil || resp.StatusCode != http.StatusInternalServerError || !strings.Contains(body, "FET-0002") || strings.Contains(body, "canary") {
 		t.Errorf("early: %v: %s", err, body)
 	}
 	if resp.Header.Get("ETag") != "" {
@@ -195,10 +195,10 @@ func TestSlowBody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err = conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"); err != nil {
+		if _, err = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(conn) // ends when the server gives the connection up

@@ -36,7 +36,7 @@ type eventsOutput struct {
 func (e *edge) mountEvents() {
 	register(e, operation{
 		id: "list-fetcher-job-events", method: http.MethodGet, path: jobsPath + "/{id}/events",
-		resource: "fetcher", action: "get", tag: "jobs",
+		resource: resourceJobs, tag: tagJobs,
 		summary: "List the events of a job", success: http.StatusOK,
 	}, e.listEvents)
 }
@@ -61,6 +61,6 @@ func (e *edge) listEvents(ctx context.Context, in *idInput) (*eventsOutput, erro
 func (e *edge) cloudEvent(tenantID string, job uuid.UUID, ev store.Event) CloudEvent {
 	return CloudEvent{
 		SpecVersion: "1.0", ID: ev.ID, Source: e.opts.EventsSource, Type: ev.Type, Subject: job.String(), Time: ev.Time.UTC(),
-		DataContentType: "application/json", TenantID: tenantID, Data: ev.Data,
+		DataContentType: mediaJSON, TenantID: tenantID, Data: ev.Data,
 	}
 }

@@ -11,7 +11,13 @@ import (
 	"github.com/fetcherhq/fetcher/auth"
 )
 
-const headerRequestID = "X-Request-Id"
+const (
+	headerRequestID = "X-Request-Id"
+	headerETag      = "ETag"
+	headerType      = "Content-Type"
+
+	mediaJSON = "application/json"
+)
 
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
@@ -39,7 +45,7 @@ func exchangeOf(ctx context.Context) *exchange {
 // begin is the first stage: it gives the request its id and its exchange.
 func (e *edge) begin(c *gin.Context) {
 	id := e.opts.NewRequestID()
-	if sent := c.Request.Header.Values(headerRequestID); len(sent) == 1 && requestIDForm.MatchString(sent[0]) {
+	if sent := c.Request.Header.Values(headerRequestID); len(sent) == 1 && requestIDForm.MatchString(sent[0]) { //nolint:canonicalheader // the published spelling
 		id = sent[0]
 	}
 	c.Header(headerRequestID, id)

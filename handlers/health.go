@@ -139,7 +139,7 @@ func readyStatus(ok bool) int {
 
 // respond writes a JSON answer of an endpoint that is no operation.
 func respond(c *gin.Context, status int, body any) {
-	c.Header("Content-Type", "application/json")
+	c.Header(headerType, mediaJSON)
 	c.Status(status)
 	if err := writeJSON(c.Writer, body); err != nil {
 		panic(err)

@@ -50,7 +50,7 @@ type jobOutput struct {
 func (e *edge) mountJobs() {
 	register(e, operation{
 		id: "create-fetcher-job", method: http.MethodPost, path: jobsPath,
-		resource: "fetcher", action: "post", tag: "jobs",
+		resource: resourceJobs, tag: tagJobs,
 		summary: "Request an extraction", body: reflect.TypeFor[CreateJob](),
 		success: http.StatusAccepted, also: map[int]string{http.StatusOK: "The same request was made before: its job."},
 		codes: []problem.Code{
@@ -61,7 +61,7 @@ func (e *edge) mountJobs() {
 	}, e.createJob)
 	register(e, operation{
 		id: "get-fetcher-job", method: http.MethodGet, path: jobsPath + "/{id}",
-		resource: "fetcher", action: "get", tag: "jobs",
+		resource: resourceJobs, tag: tagJobs,
 		summary: "Read a job", success: http.StatusOK,
 	}, e.getJob)
 }

@@ -22,10 +22,10 @@ func TestStrangeRequests(t *testing.T) {
 			return 0, "", err
 		}
 		defer func() { _ = conn.Close() }()
-		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err = conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			return 0, "", err
 		}
-		if _, err := io.WriteString(conn, strings.ReplaceAll(request, "TOKEN", token)); err != nil {
+		if _, err = io.WriteString(conn, strings.ReplaceAll(request, "TOKEN", token)); err != nil {
 			return 0, "", err
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

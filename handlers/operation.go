@@ -17,13 +17,19 @@ import (
 // apiPrefix is where the operations live. Everything below it needs a token.
 const apiPrefix = "/v1/"
 
+// The resources that permissions are about.
+const (
+	resourceConnections = "connections"
+	resourceJobs        = "fetcher"
+)
+
 // operation is one row of the operations table, with what its OpenAPI entry says beyond the Go types.
 type operation struct {
 	id          string
 	method      string
 	path        string
 	resource    string // with action: what the caller must be permitted
-	action      string
+	action      string // empty: that of the method
 	tag         string
 	summary     string
 	description string
@@ -48,6 +54,9 @@ func operationOf(ctx huma.Context) operation {
 // Parameters and bodies are declared in the document but never checked by huma, whose complaints are not the
 // published ones: the handlers parse queries and headers themselves and decode the body with decodeBody.
 func register[I, O any](e *edge, op operation, handle func(context.Context, *I) (*O, error)) {
+	if op.action == "" {
+		op.action = actionOf(op.method)
+	}
 	entry := huma.Operation{
 		OperationID:        op.id,
 		Method:             op.method,
@@ -85,9 +94,17 @@ func register[I, O any](e *edge, op operation, handle func(context.Context, *I) 
 		byMethod := map[string]*huma.Operation{http.MethodPost: item.Post, http.MethodPatch: item.Patch}
 		schema := e.api.OpenAPI().Components.Schemas.Schema(op.body, true, op.body.Name())
 		byMethod[op.method].RequestBody = &huma.RequestBody{
-			Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}},
+			Required: true, Content: map[string]*huma.MediaType{mediaJSON: {Schema: schema}},
 		}
 	}
+}
+
+// actionOf is the method in lower case; whoever may read may also ask for the headers alone.
+func actionOf(method string) string {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	return strings.ToLower(method)
 }
 
 // everywhere are the codes that any operation may answer.

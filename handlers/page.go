@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"math"
+	"math/big"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,6 +15,8 @@ import (
 )
 
 const (
+	inQuery = "query" // in the document, and where a fault is
+
 	defaultLimit = 10
 
 	// maxPageNumber keeps the arithmetic of offsets far from overflow. No tenant has that many rows.
@@ -66,14 +69,14 @@ func (r pageRules) pageParams() []*huma.Param {
 }
 
 func queryParam(name, tells string, schema *huma.Schema) *huma.Param {
-	return &huma.Param{Name: name, In: "query", Description: tells, Schema: schema}
+	return &huma.Param{Name: name, In: inQuery, Description: tells, Schema: schema}
 }
 
 // knownParams are the names in the documentation of an operation's query parameters.
 func knownParams(params []*huma.Param) map[string]bool {
 	known := map[string]bool{}
 	for _, p := range params {
-		if p.In == "query" {
+		if p.In == inQuery {
 			known[p.Name] = true
 		}
 	}
@@ -112,19 +115,21 @@ func positive(q queryParams, name string, absent int) (int, error) {
 	if text == "" {
 		return absent, nil
 	}
+	value := new(big.Int)
 	if digits.MatchString(text) {
-		n, err := strconv.Atoi(text)
-		switch {
-		case err != nil:
-			return math.MaxInt, nil
-		case n >= 1:
-			return n, nil
-		}
+		value.SetString(text, 10)
 	}
-	return 0, queryFault(problem.QueryInvalid, name, "must be an integer of at least 1")
+	switch {
+	case value.Sign() <= 0:
+		return 0, queryFault(problem.QueryInvalid, name, "must be an integer of at least 1")
+	case value.IsInt64():
+		return int(value.Int64()), nil
+	default:
+		return math.MaxInt, nil
+	}
 }
 
 func queryFault(code problem.Code, name, message string) error {
 	return problem.Newf(code, "the query parameter %s is not valid", name).
-		With(problem.Field{Location: "query." + name, Message: message})
+		With(problem.Field{Location: inQuery + "." + name, Message: message})
 }

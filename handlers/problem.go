@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -29,7 +30,7 @@ const (
 )
 
 // Problem is the body of every error answer (RFC 9457).
-type Problem struct {
+type Problem struct { //nolint:errname // a body first; an error only because huma wants one
 	Type     string          `json:"type" doc:"URI reference of the code's page." example:"/problems/FET-1001"`
 	Title    string          `json:"title" doc:"The text of the HTTP status." example:"Not Found"`
 	Status   int             `json:"status" doc:"The HTTP status." example:"404"`
@@ -60,8 +61,8 @@ func (e *edge) answer(ctx context.Context, err error) *Problem {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return &Problem{Title: "Client Closed Request", Status: statusClientGone, Instance: ex.path + "#" + ex.id}
 	}
-	var fault *problem.Error
-	if !errors.As(err, &fault) {
+	fault, ok := errors.AsType[*problem.Error](err)
+	if !ok {
 		fault = problem.Wrap(err, problem.Internal, "")
 	}
 	info := fault.Code.Info()
@@ -145,13 +146,11 @@ func (e *edge) refuse(c *gin.Context, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	header := c.Writer.Header()
-	for _, name := range []string{"Content-Length", "ETag", "Location", "Repr-Digest"} {
+	for _, name := range []string{"Content-Length", headerETag, "Location", "Repr-Digest"} {
 		header.Del(name)
 	}
-	for name, values := range p.headers {
-		header[name] = values
-	}
-	header.Set("Content-Type", problemMediaType)
+	maps.Copy(header, p.headers)
+	header.Set(headerType, problemMediaType)
 	c.Status(p.Status)
 	if err := writeJSON(c.Writer, p); err != nil {
 		panic(err)

@@ -31,14 +31,14 @@ func parseQuery(raw string) (queryParams, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return nil, problem.New(problem.QueryInvalid, "the query can't be decoded").
-			With(problem.Field{Location: "query", Message: "can't be decoded"})
+			With(problem.Field{Location: inQuery, Message: "can't be decoded"})
 	}
 	params := queryParams{}
 	for name, all := range values {
 		last := all[len(all)-1]
 		if text := name + last; !utf8.ValidString(text) || strings.Contains(text, "\x00") {
 			return nil, problem.New(problem.QueryInvalid, "the query is not text").
-				With(problem.Field{Location: "query", Message: "must be UTF-8 without NUL"})
+				With(problem.Field{Location: inQuery, Message: "must be UTF-8 without NUL"})
 		}
 		params[name] = last
 	}
@@ -58,7 +58,7 @@ func (q queryParams) guard(known map[string]bool, metadata bool) error {
 			segments = strings.Split(rest, ".")
 		}
 		if message := suspicious(segments, value); message != "" {
-			faults = append(faults, problem.Field{Location: "query." + shorten(name), Message: message})
+			faults = append(faults, problem.Field{Location: inQuery + "." + shorten(name), Message: message})
 		}
 	}
 	if len(faults) > 0 {

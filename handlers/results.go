@@ -36,7 +36,7 @@ type downloadOutput struct {
 func (e *edge) mountResults() {
 	op := operation{
 		id: "download-fetcher-result", method: http.MethodGet, path: jobsPath + "/{id}/result",
-		resource: "fetcher", action: "get", tag: "jobs",
+		resource: resourceJobs, tag: tagJobs,
 		summary: "Download the result of a completed job",
 		description: "The plaintext, streamed and verified on the way: a download that ends short of Content-Length is not the result. " +
 			"`Repr-Digest` and `ETag` hold its SHA-256. HEAD answers the same without the content.",
@@ -57,14 +57,14 @@ func (e *edge) mountResults() {
 func (e *edge) documentDownload(path string) {
 	answers := e.api.OpenAPI().Paths[path].Get.Responses
 	ok := answers[strconv.Itoa(http.StatusOK)]
-	ok.Content = map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{}}}
+	ok.Content = map[string]*huma.MediaType{mediaJSON: {Schema: &huma.Schema{}}}
 	ok.Headers = map[string]*huma.Header{
-		"ETag":        stringHeader("The result's SHA-256, quoted."),
+		headerETag:    stringHeader("The result's SHA-256, quoted."),
 		"Repr-Digest": stringHeader("The result's SHA-256 in the form of RFC 9530."),
 	}
 	answers[strconv.Itoa(http.StatusNotModified)] = &huma.Response{
 		Description: http.StatusText(http.StatusNotModified),
-		Headers:     map[string]*huma.Header{"ETag": ok.Headers["ETag"]},
+		Headers:     map[string]*huma.Header{headerETag: ok.Headers[headerETag]},
 	}
 }
 
@@ -79,24 +79,24 @@ func (e *edge) downloadResult(ctx context.Context, in *idInput) (*downloadOutput
 	}
 	tag := `"` + facts.SHA256 + `"`
 	if matches(exchangeOf(ctx).request.Header.Values("If-None-Match"), tag) {
-		return &downloadOutput{Body: func(ctx huma.Context) {
-			ctx.SetHeader("ETag", tag)
-			ctx.SetStatus(http.StatusNotModified)
+		return &downloadOutput{Body: func(out huma.Context) {
+			out.SetHeader(headerETag, tag)
+			out.SetStatus(http.StatusNotModified)
 		}}, nil
 	}
 	reader, err := e.opts.Results.OpenReader(ctx, tenant.FromContext(ctx).TenantID(), facts)
 	if err != nil {
 		return nil, resultFault(err)
 	}
-	return &downloadOutput{Body: func(ctx huma.Context) {
+	return &downloadOutput{Body: func(out huma.Context) {
 		defer func() { _ = reader.Close() }()
-		ctx.SetHeader("ETag", tag)
-		ctx.SetHeader("Repr-Digest", reprDigest(facts.SHA256))
-		ctx.SetHeader("Content-Type", resultMediaType(job))
-		ctx.SetHeader("Content-Length", strconv.FormatInt(facts.SizeBytes, 10))
-		ctx.SetStatus(http.StatusOK)
-		if ctx.Method() != http.MethodHead {
-			e.stream(ctx, job, reader)
+		out.SetHeader(headerETag, tag)
+		out.SetHeader("Repr-Digest", reprDigest(facts.SHA256))
+		out.SetHeader(headerType, resultMediaType(job))
+		out.SetHeader("Content-Length", strconv.FormatInt(facts.SizeBytes, 10))
+		out.SetStatus(http.StatusOK)
+		if out.Method() != http.MethodHead {
+			e.stream(ctx, humagin.Unwrap(out).Writer, job, reader)
 		}
 	}}, nil
 }
@@ -121,9 +121,8 @@ func (e *edge) resultFacts(job *store.Job) (results.Facts, error) {
 
 // stream copies the result to the client. The reader's error is the only proof of the content, and the status is on
 // the wire by then: a stream that fails is cut, so that it can't be taken for a whole one.
-func (e *edge) stream(ctx huma.Context, job *store.Job, reader io.Reader) {
-	writer := ctx.BodyWriter()
-	control := http.NewResponseController(humagin.Unwrap(ctx).Writer)
+func (e *edge) stream(ctx context.Context, writer http.ResponseWriter, job *store.Job, reader io.Reader) {
+	control := http.NewResponseController(writer)
 	buffer := make([]byte, downloadBuffer)
 	for {
 		n, err := reader.Read(buffer)
@@ -137,9 +136,9 @@ func (e *edge) stream(ctx huma.Context, job *store.Job, reader io.Reader) {
 		case errors.Is(err, io.EOF):
 			return
 		case err != nil:
-			e.log.LogAttrs(ctx.Context(), slog.LevelError, "download cut off",
-				slog.String("request_id", exchangeOf(ctx.Context()).id), slog.String("job", job.ID.String()),
-				slog.Bool("tampered", errors.Is(err, results.ErrTampered)), slog.Any("error", err))
+			e.log.LogAttrs(ctx, slog.LevelError, "download cut off",
+				slog.String("request_id", exchangeOf(ctx).id), slog.String("job", job.ID.String()),
+				slog.Any("error", resultCause(err)))
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -147,14 +146,24 @@ func (e *edge) stream(ctx huma.Context, job *store.Job, reader io.Reader) {
 
 // resultFault maps what can be wrong with an object before the first byte of it was sent.
 func resultFault(err error) error {
-	switch {
-	case errors.Is(err, results.ErrGone):
-		return problem.Wrap(err, problem.ResultExpired, "the result has expired")
-	case errors.Is(err, results.ErrUnavailable):
-		return problem.Wrap(err, problem.Unavailable, "")
+	switch kind := resultCause(err); {
+	case errors.Is(kind, results.ErrGone):
+		return problem.Wrap(kind, problem.ResultExpired, "the result has expired")
+	case errors.Is(kind, results.ErrUnavailable):
+		return problem.Wrap(kind, problem.Unavailable, "")
 	default:
-		return fmt.Errorf("open result: %w", err)
+		return fmt.Errorf("open result: %w", kind)
 	}
+}
+
+// resultCause reduces an error of the object storage to its kind: the storage's own words can hold addresses.
+func resultCause(err error) error {
+	for _, kind := range []error{results.ErrTampered, results.ErrGone, results.ErrUnavailable} {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return err
 }
 
 // matches compares weakly, as If-None-Match asks.
@@ -181,5 +190,5 @@ func resultMediaType(job *store.Job) string {
 	if job.ResultFormat != nil && *job.ResultFormat != "json" {
 		return "application/octet-stream"
 	}
-	return "application/json"
+	return mediaJSON
 }

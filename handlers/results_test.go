@@ -253,7 +253,7 @@ func TestOtherTenants(t *testing.T) {
 	} {
 		theirs := strings.Replace(tc.path, "%", tc.id, 1)
 		s.expect(t, http.StatusOK, "", tc.method, theirs, s.token("globex"), "")
-		var bodies []string
+		bodies := make([]string, 0, 2)
 		for _, path := range []string{theirs, strings.Replace(tc.path, "%", uuid.NewString(), 1)} {
 			got := s.expect(t, http.StatusNotFound, "FET-1001", tc.method, path, s.token("acme"), "")
 			bodies = append(bodies, strings.Replace(got.body, got.problem(t).Instance, "", 1))

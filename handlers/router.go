@@ -14,6 +14,12 @@ import (
 
 const securityScheme = "bearer"
 
+// The groups of operations in the document.
+const (
+	tagConnections = "connections"
+	tagJobs        = "jobs"
+)
+
 // edge is what the parts of this package share.
 type edge struct {
 	opts    Options
@@ -111,6 +117,10 @@ func (e *edge) newConfig() huma.Config {
 				Description: "Connects to the databases of many tenants and delivers extracts of them.",
 				License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 			},
+			Tags: []*huma.Tag{
+				{Name: tagConnections, Description: "The external databases a tenant has registered."},
+				{Name: tagJobs, Description: "Extractions: asked for, followed, downloaded."},
+			},
 			Components: &huma.Components{
 				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
 				SecuritySchemes: map[string]*huma.SecurityScheme{
@@ -118,8 +128,8 @@ func (e *edge) newConfig() huma.Config {
 				},
 			},
 		},
-		Formats:       map[string]huma.Format{"application/json": format, "json": format},
-		DefaultFormat: "application/json",
+		Formats:       map[string]huma.Format{mediaJSON: format, "json": format},
+		DefaultFormat: mediaJSON,
 		CreateHooks:   nil, // the usual one adds $schema to answers
 	}
 	config.AllowAdditionalPropertiesByDefault = !e.opts.StrictJSON

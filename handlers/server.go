@@ -128,6 +128,8 @@ func (s *Server) drain(ctx context.Context, failed <-chan error) error {
 		s.opts.Logger.WarnContext(ctx, "requests did not finish in time and are cut off")
 		err = s.http.Close()
 	}
-	<-failed // http.ErrServerClosed
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	return err
 }

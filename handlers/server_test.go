@@ -94,7 +94,7 @@ func TestTenantReadiness(t *testing.T) {
 			t.Errorf("pool lacks %s", member)
 		}
 	}
-	if r := read(503, "/readyz/tenant/globex"); r.Checks["migrations"]["status"] != "down" { // nobody used it yet
+	if r = read(503, "/readyz/tenant/globex"); r.Checks["migrations"]["status"] != "down" { // nobody used it yet
 		t.Errorf("globex %+v", r)
 	}
 	_, err := s.control.SetTenantStatus(t.Context(), "globex", control.TenantSuspended)
@@ -286,7 +286,7 @@ func TestAccessLog(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	s.expect(t, 200, "", http.MethodGet, connectionsPath+"?metadata.k=canary", s.token("acme"), "",
 		"X-Request-Id", "the-one", "traceparent", parent)
-	for _, line := range strings.Split(s.logs.String(), "\n") {
+	for line := range strings.SplitSeq(s.logs.String(), "\n") {
 		var entry map[string]any
 		if json.Unmarshal([]byte(line), &entry) != nil || entry["msg"] != "request" || entry["request_id"] != "the-one" {
 			continue

@@ -29,7 +29,7 @@ import (
 	"github.com/fetcherhq/fetcher/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) { testkit.MainNoLeaks(m) }
 
 // service is the whole API in this process, on real databases, with a real identity service and real objects.
 type service struct {
@@ -124,7 +124,8 @@ func (s *service) startTenants(t *testing.T) {
 	s.control = control.New(pool)
 	for _, id := range []string{"acme", "globex"} {
 		s.dsn[id] = pg.NewDatabase(t)
-		sealed, err := tenant.SealDSN(s.keys, id, s.dsn[id])
+		var sealed []byte
+		sealed, err = tenant.SealDSN(s.keys, id, s.dsn[id])
 		must(t, err)
 		must(t, s.control.CreateTenant(ctx, &control.Tenant{ID: id, Name: id, DSNSealed: sealed}))
 	}

@@ -14,6 +14,7 @@ import (
 // poolCheck is the state of this process's pool for a tenant.
 type poolCheck struct {
 	CheckResult
+
 	Open  int   `json:"open"`
 	InUse int   `json:"in_use"`
 	Idle  int   `json:"idle"`
@@ -77,8 +78,7 @@ func tenantChecks(s tenant.Readiness) map[string]any {
 
 // unreadyReason is the safe part of an error: its code's meaning.
 func unreadyReason(err error) string {
-	var fault *problem.Error
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*problem.Error](err); ok {
 		return fault.Code.Info().Meaning
 	}
 	return "unavailable"

@@ -172,16 +172,14 @@ func TestLostLease(t *testing.T) {
 			p.reading(1)
 			p.exec(`UPDATE gate SET n = 1`)
 			p.reading(0)
-			if job := p.job(id); job.Status != store.JobProcessing || job.Attempt != 1 {
-				t.Errorf("job is %s, attempt %d", job.Status, job.Attempt)
-			}
 			if err := loser.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			p.sweeper()
 			p.worker(brief)
-			if job, got := p.completed(id); job.Attempt != 2 || got != doc(1) {
-				t.Errorf("attempt %d, document %s", job.Attempt, got)
+			// The loser may have had another go itself, once the lease had expired.
+			if job, got := p.completed(id); job.Attempt < 2 || got != doc(1) || len(p.events(id)) != 1 {
+				t.Errorf("attempt %d, document %s, events %+v", job.Attempt, got, p.events(id))
 			}
 		})
 	}

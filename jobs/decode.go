@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -130,11 +131,13 @@ func decodeConditions(at string, text jsontext.Value) ([]source.Condition, error
 // join makes a location of names, each shortened so that an answer doesn't grow with what a caller made up.
 func join(at string, names ...string) string {
 	const most = 100
+	var b strings.Builder
+	b.WriteString(at)
 	for _, name := range names {
 		if utf8.RuneCountInString(name) > most {
 			name = string([]rune(name)[:most]) + "…"
 		}
-		at += "." + name
+		b.WriteString("." + name)
 	}
-	return at
+	return b.String()
 }

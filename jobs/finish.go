@@ -34,7 +34,7 @@ func (r *run) persist(ctx context.Context, fn func(context.Context, store.Jobs) 
 	try, cancel := context.WithTimeout(context.WithoutCancel(ctx), persistFor)
 	defer cancel()
 	for {
-		if errors.Is(context.Cause(r.held.ctx), errLeaseLost) {
+		if errors.Is(context.Cause(r.held.ctx), errLeaseLost) { //nolint:contextcheck // the lease has a life of its own
 			return errLeaseLost
 		}
 		err := r.rows(try, func(jobs store.Jobs) error { return fn(try, jobs) })

@@ -77,8 +77,8 @@ func ObserveQueue(m metric.Meter, db *control.DB) (stop func() error, err error)
 	registration, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 		defer cancel()
-		d, err := db.QueueDepth(ctx)
-		if err != nil {
+		d, unknown := db.QueueDepth(ctx)
+		if unknown != nil {
 			return nil // the scrape goes on without; readiness tells of the database
 		}
 		for state, n := range map[string]int64{"available": d.Available, "scheduled": d.Scheduled, "running": d.Running} {

@@ -28,10 +28,11 @@ const (
 const (
 	queueName = "extract"
 
-	// fetchCooldown is how long a worker collects announcements before it fetches, and how often an enqueuer announces:
-	// what it costs in pickup latency.
-	fetchCooldown = 2 * time.Millisecond
-	fetchPoll     = time.Second // in case an announcement is lost
+	// fetchCooldown is how long a worker collects announcements before it fetches, announceCooldown how long an enqueuer
+	// leaves further entries unannounced. fetchPoll is for those that fall into that gap.
+	fetchCooldown    = 2 * time.Millisecond
+	announceCooldown = time.Millisecond
+	fetchPoll        = 200 * time.Millisecond
 
 	// entryAttempts is never used up: a run ends by finishing or snoozing its entry, which costs none.
 	entryAttempts = 25
@@ -54,7 +55,7 @@ type Queue struct{ client *river.Client[pgx.Tx] }
 
 // NewQueue returns the queue in the control database behind pool.
 func NewQueue(pool *pgxpool.Pool, logger *slog.Logger) (*Queue, error) {
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{FetchCooldown: fetchCooldown, Logger: quiet(logger)})
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{FetchCooldown: announceCooldown, Logger: quiet(logger)})
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
@@ -88,7 +89,7 @@ func (q *Queue) again(ctx context.Context, tx pgx.Tx, id int64, tenantID string,
 	switch {
 	case err == nil:
 		priority = old.Priority
-		if err := json.Unmarshal(old.EncodedArgs, &args); err != nil {
+		if err = json.Unmarshal(old.EncodedArgs, &args); err != nil {
 			return fmt.Errorf("read queue entry: %w", err)
 		}
 	case !errors.Is(err, river.ErrNotFound):

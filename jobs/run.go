@@ -188,6 +188,18 @@ func (r *run) owned(ctx context.Context) error {
 	})
 }
 
+// progressText is p as the job row keeps it; nil for none.
+func progressText(p *extract.Progress) []byte {
+	if p == nil {
+		return nil
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil // its members always marshal
+	}
+	return text
+}
+
 // saveProgress writes down how far the extraction has come, at most every second, and ends it when the attempt is no
 // longer the job's.
 func (r *run) saveProgress(ctx context.Context, latest *atomic.Pointer[extract.Progress], end context.CancelCauseFunc) {
@@ -205,11 +217,7 @@ func (r *run) saveProgress(ctx context.Context, latest *atomic.Pointer[extract.P
 		if p == saved && time.Since(at) < aliveEvery {
 			continue
 		}
-		var text []byte
-		if p != nil {
-			text, _ = json.Marshal(p) // plain members
-		}
-		err := r.rows(ctx, func(jobs store.Jobs) error { return jobs.SaveProgress(ctx, r.id, r.job.Attempt, text) })
+		err := r.rows(ctx, func(jobs store.Jobs) error { return jobs.SaveProgress(ctx, r.id, r.job.Attempt, progressText(p)) })
 		if errors.Is(err, store.ErrLostAttempt) {
 			end(err)
 			return

@@ -44,9 +44,9 @@ func TestJob(t *testing.T) {
 		t.Errorf("the document differs: %.200s …", doc)
 	}
 	wantJob := &store.Job{
-		ID: id, Status: store.JobCompleted, Attempt: 1, Source: product, ResultFormat: ptr("json"),
-		ResultPath: ptr("acme/external-data/" + id.String() + ".json"), ResultSizeBytes: ptr(int64(len(want))), ResultRowCount: ptr(int64(200_002)),
-		ResultKeyVersion: ptr(1),
+		ID: id, Status: store.JobCompleted, Attempt: 1, Source: product, ResultFormat: new("json"),
+		ResultPath: new("acme/external-data/" + id.String() + ".json"), ResultSizeBytes: new(int64(len(want))), ResultRowCount: new(int64(200_002)),
+		ResultKeyVersion: new(1),
 		ResultTables:     []byte(`[{"datasource":"src","table":"Mixed Case","rows":0},{"datasource":"src","table":"large","rows":200000},{"datasource":"src","table":"small","rows":2}]`),
 	}
 	ignored := cmpopts.IgnoreFields(store.Job{}, "RequestHash", "Metadata", "MappedFields", "Filters", "CreatedAt", "StartedAt", "CompletedAt", "ResultHMAC", "ResultSHA256", "ResultExpiresAt")
@@ -62,8 +62,6 @@ func TestJob(t *testing.T) {
 	}
 	p.eventually(func() bool { return p.entries()["completed"] == 1 }, func() string { return fmt.Sprint(p.entries()) })
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func checkEvent(t *testing.T, p *plant, job *store.Job) {
 	t.Helper()
@@ -168,9 +166,9 @@ func TestBrokenSourceNeverCompletes(t *testing.T) {
 	id := p.submit(request(t, "", "broken"))
 	job := p.await(id, terminal)
 	want := &store.Job{
-		Status: store.JobFailed, Attempt: 3, ErrorCode: ptr(string(problem.JobAttemptsUsedUp)),
-		ErrorMessage:    ptr(`all 3 attempts failed; the last one: the database failed: datasource "src", table "broken"`),
-		ErrorDatasource: ptr("src"), ErrorTable: ptr("broken"),
+		Status: store.JobFailed, Attempt: 3, ErrorCode: new(string(problem.JobAttemptsUsedUp)),
+		ErrorMessage:    new(`all 3 attempts failed; the last one: the database failed: datasource "src", table "broken"`),
+		ErrorDatasource: new("src"), ErrorTable: new("broken"),
 	}
 	if diff := cmp.Diff(outcome(want), outcome(job)); diff != "" {
 		t.Errorf("job (-want +got):\n%s", diff)

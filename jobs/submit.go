@@ -63,7 +63,7 @@ func (s *Service) Submit(ctx context.Context, lease *tenant.Lease, req Request) 
 	if err != nil {
 		return nil, false, err
 	}
-	if err := s.checkOnce(ctx, lease.TenantID(), req, found); err != nil {
+	if err = s.checkOnce(ctx, lease.TenantID(), req, found); err != nil {
 		return nil, false, err
 	}
 	id, err := s.opts.NewID()

@@ -90,21 +90,16 @@ func (s *Sweeper) Stop() {
 
 // Sweep looks once and returns how many jobs it put back.
 func (s *Sweeper) Sweep(ctx context.Context) (int, error) {
-	n := 0
+	leases, err := s.sweepLeases(ctx)
+	strays, failed := s.sweepStrays(ctx)
+	return leases + strays, errors.Join(err, failed)
+}
+
+func (s *Sweeper) sweepLeases(ctx context.Context) (n int, err error) {
 	leases, err := s.opts.Control.ExpiredLeases(ctx, sweepBatch)
 	for _, l := range leases {
-		back, failed := s.putBack(ctx, control.QueueEntry{ID: l.QueueID, TenantID: l.TenantID, JobID: l.JobID}, func(tx pgx.Tx) (bool, error) {
-			gone, err := s.opts.Control.DropExpiredLease(ctx, tx, l.Token)
-			if err != nil || !gone {
-				return false, err
-			}
-			// An entry that isn't running any more was finished or snoozed by a worker that could not drop its lease.
-			// Another one then does no harm, and none at all would.
-			if err := s.opts.Control.DiscardEntry(ctx, tx, l.QueueID); !errors.Is(err, control.ErrEntryNotRunning) {
-				return true, err
-			}
-			return true, nil
-		})
+		entry := control.QueueEntry{ID: l.QueueID, TenantID: l.TenantID, JobID: l.JobID}
+		back, failed := s.putBack(ctx, entry, func(tx pgx.Tx) (bool, error) { return s.takeLease(ctx, tx, l) })
 		err = errors.Join(err, failed)
 		if back {
 			n++
@@ -113,15 +108,31 @@ func (s *Sweeper) Sweep(ctx context.Context) (int, error) {
 				slog.String("job", l.JobID.String()), slog.String("worker", l.WorkerID))
 		}
 	}
-	strays, failed := s.opts.Control.StrayEntries(ctx, s.opts.StrayAfter, sweepBatch)
-	err = errors.Join(err, failed)
+	return n, err
+}
+
+// takeLease removes an expired lease and the entry it was for. An entry that isn't running any more was finished or
+// snoozed by a worker that could not drop its lease: another one then does no harm, and none at all would.
+func (s *Sweeper) takeLease(ctx context.Context, tx pgx.Tx, l control.Lease) (bool, error) {
+	gone, err := s.opts.Control.DropExpiredLease(ctx, tx, l.Token)
+	if err != nil || !gone {
+		return false, err
+	}
+	if err = s.opts.Control.DiscardEntry(ctx, tx, l.QueueID); errors.Is(err, control.ErrEntryNotRunning) {
+		return true, nil
+	}
+	return true, err
+}
+
+func (s *Sweeper) sweepStrays(ctx context.Context) (n int, err error) {
+	strays, err := s.opts.Control.StrayEntries(ctx, s.opts.StrayAfter, sweepBatch)
 	for _, e := range strays {
 		back, failed := s.putBack(ctx, e, func(tx pgx.Tx) (bool, error) {
-			err := s.opts.Control.DiscardEntry(ctx, tx, e.ID)
-			if errors.Is(err, control.ErrEntryNotRunning) {
+			discarded := s.opts.Control.DiscardEntry(ctx, tx, e.ID)
+			if errors.Is(discarded, control.ErrEntryNotRunning) {
 				return false, nil
 			}
-			return err == nil, err
+			return discarded == nil, discarded
 		})
 		err = errors.Join(err, failed)
 		if back {

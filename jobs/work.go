@@ -63,7 +63,7 @@ func (w *Worker) handle(ctx context.Context, entry *river.Job[entryArgs], log *s
 	}
 	defer held.drop()
 	r := &run{Worker: w, tenant: entry.Args.TenantID, id: entry.Args.JobID, held: held, log: log}
-	d, err := r.claimAndRun(held.ctx)
+	d, err := r.claimAndRun(held.ctx) //nolint:contextcheck // made of ctx, and ends with the lease
 	if err == nil {
 		return d, nil
 	}

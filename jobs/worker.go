@@ -134,7 +134,7 @@ func NewWorker(o WorkerOptions) (*Worker, error) {
 		return nil, fmt.Errorf("worker: %w", err)
 	}
 	workers := river.NewWorkers()
-	if err := river.AddWorkerSafely(workers, &entryWorker{worker: w}); err != nil {
+	if err = river.AddWorkerSafely(workers, &entryWorker{worker: w}); err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
 	}
 	w.client, err = river.NewClient(riverpgxv5.New(o.Pool), &river.Config{

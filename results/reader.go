@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	"filippo.io/age"
 	"gocloud.dev/blob"
@@ -116,7 +117,7 @@ func (r *Reader) advance() {
 // finish hands out everything that is left. Both pieces are right, so that they may be joined.
 func (r *Reader) finish(tail []byte) {
 	r.err = io.EOF
-	r.out = append(r.held[:len(r.held):len(r.held)], tail...)
+	r.out = slices.Concat(r.held, tail)
 	r.held = nil
 }
 

@@ -2,6 +2,7 @@ package results
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -36,7 +37,7 @@ func (s *Store) OpenReaderAt(ctx context.Context, tenant string, f Facts) (*Read
 		return nil, src.failed(err)
 	}
 	if size != f.SizeBytes {
-		return nil, src.failed(fmt.Errorf("its size differs"))
+		return nil, src.failed(errors.New("its size differs"))
 	}
 	return &ReaderAt{plain: plain, src: src, size: size}, nil
 }
@@ -84,7 +85,7 @@ func (s *rangeSource) ReadAt(p []byte, off int64) (int, error) {
 	}
 	n, err := io.ReadFull(s.r, p)
 	s.pos += int64(n)
-	if err == io.ErrUnexpectedEOF || err == io.EOF { //nolint:errorlint // io.ReadFull's own values
+	if err == io.ErrUnexpectedEOF || err == io.EOF {
 		return n, io.EOF
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -46,12 +47,9 @@ func openS3(ctx context.Context, u *url.URL) (*bucket, error) {
 }
 
 func setDefault(q url.Values, name, value string, aliases ...string) {
-	for _, n := range append(aliases, name) {
-		if q.Has(n) {
-			return
-		}
+	if !slices.ContainsFunc(append(aliases, name), q.Has) {
+		q.Set(name, value)
 	}
-	q.Set(name, value)
 }
 
 type objects struct {

@@ -62,6 +62,12 @@ func compile(c *Condition, column *Column) (Predicate, []error) {
 	return p, faults
 }
 
+// The words of booleans in strings.
+const (
+	textTrue  = "true"
+	textFalse = "false"
+)
+
 // convert makes an operand of v, which has passed the shape check, for the column's type.
 func convert(c *Column, v jsontext.Value) (Operand, bool) {
 	switch v.Kind() {
@@ -91,7 +97,7 @@ func convertString(c *Column, s string) (Operand, bool) {
 	case FamilyText, FamilyNetwork:
 		return Operand{Text: s}, true
 	case FamilyBool:
-		return Operand{Bool: s == "true"}, s == "true" || s == "false"
+		return Operand{Bool: s == textTrue}, s == textTrue || s == textFalse
 	case FamilyInt:
 		return convertInt(c, s)
 	case FamilyDecimal:

@@ -44,7 +44,7 @@ func FilterErrors(err error) []*FilterError {
 // ValidateShape checks what needs no catalogue: the operator is known and has the right number of values, each a
 // string, number or boolean that the operator can take. The error joins a *FilterError for each fault.
 func ValidateShape(conditions []Condition) error {
-	var errs []error
+	errs := make([]error, 0, len(conditions))
 	for i := range conditions {
 		errs = append(errs, shapeErrors(&conditions[i])...)
 	}
@@ -55,7 +55,7 @@ func shapeErrors(c *Condition) []error {
 	if reason := arity(c.Op, len(c.Values)); reason != "" {
 		return []error{c.fault(-1, reason)}
 	}
-	var errs []error
+	errs := make([]error, 0, len(c.Values))
 	for i, v := range c.Values {
 		if reason := valueShape(c.Op, v); reason != "" {
 			errs = append(errs, c.fault(i, reason))

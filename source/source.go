@@ -93,7 +93,9 @@ type Session interface {
 // Row is the row being visited; it is valid only during the visit.
 type Row interface {
 	// AppendJSON appends the JSON form of column i (an index into Query.Columns) to dst, under the mapping of the
-	// value rules, without allocating where the wire's form allows. The column's value is appended exactly once.
+	// value rules, without allocating where the wire's form allows. Columns are appended in ascending order, each at
+	// most once: a wide row is not held in memory. A value that can't be had leaves null and fails the stream after
+	// the visit.
 	AppendJSON(dst []byte, i int) []byte
 }
 
@@ -102,4 +104,9 @@ type Query struct {
 	Table   *Table
 	Columns []*Column
 	Where   []Predicate // combined with AND
+
+	// Spill, if set, keeps memory flat however large a value is. While a large value is appended, AppendJSON may pass
+	// all that dst holds, in order, to Spill, which writes it out before it returns, and go on with an empty dst. Its
+	// error ends the stream after the visit.
+	Spill func(dst []byte) error
 }

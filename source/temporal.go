@@ -17,8 +17,8 @@ const (
 // scanner reads one value from the left. Its methods report whether they found what they look for.
 type scanner struct{ rest string }
 
-func (s *scanner) char(any string) bool {
-	if s.rest == "" || !strings.Contains(any, s.rest[:1]) {
+func (s *scanner) char(oneOf string) bool {
+	if s.rest == "" || !strings.Contains(oneOf, s.rest[:1]) {
 		return false
 	}
 	s.rest = s.rest[1:]

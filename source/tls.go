@@ -6,25 +6,32 @@ type mode struct {
 	encrypts bool // never ends unencrypted
 }
 
+// Names that several kinds give to a mode.
+const (
+	modeDisable = "disable"
+	modeFalse   = "false"
+	modeTrue    = "true"
+)
+
 // modes returns the TLS modes of a kind, its default first.
 func modes(kind Kind) []mode {
 	switch kind {
 	case PostgreSQL:
 		return []mode{
-			{"prefer", false}, {"disable", false}, {"allow", false},
+			{"prefer", false}, {modeDisable, false}, {"allow", false},
 			{"require", true}, {"verify-ca", true}, {"verify-full", true},
 		}
 	case MySQL:
-		return []mode{{"preferred", false}, {"false", false}, {"true", true}, {"skip-verify", true}}
+		return []mode{{"preferred", false}, {modeFalse, false}, {modeTrue, true}, {"skip-verify", true}}
 	case Oracle:
 		return []mode{
-			{"disable", false}, {"false", false},
-			{"true", true}, {"enable", true}, {"verify", true}, {"skip-verify", true},
+			{modeDisable, false}, {modeFalse, false},
+			{modeTrue, true}, {"enable", true}, {"verify", true}, {"skip-verify", true},
 		}
-	case SQLServer: // "false" encrypts the login only
-		return []mode{{"false", false}, {"disable", false}, {"true", true}, {"strict", true}}
+	case SQLServer: // false encrypts the login only
+		return []mode{{modeFalse, false}, {modeDisable, false}, {modeTrue, true}, {"strict", true}}
 	case MongoDB:
-		return []mode{{"disable", false}, {"false", false}, {"true", true}, {"enable", true}, {"insecure", true}}
+		return []mode{{modeDisable, false}, {modeFalse, false}, {modeTrue, true}, {"enable", true}, {"insecure", true}}
 	}
 	return nil
 }

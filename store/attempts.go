@@ -9,6 +9,13 @@ import (
 	"gorm.io/gorm/clause"
 )
 
+// Columns every transition sets.
+const (
+	colStatus        = "status"
+	colNextAttemptAt = "next_attempt_at"
+	colProgress      = "progress"
+)
+
 // Claim starts the next attempt of a pending or processing job and returns the job as it stands then, with the
 // attempt number that guards every later call.
 //
@@ -23,11 +30,11 @@ func (s Jobs) Claim(ctx context.Context, id uuid.UUID, at time.Time, maxAttempts
 			Where("id = ? AND status IN ?", id, []JobStatus{JobPending, JobProcessing}).
 			Where("attempt - attempts_returned < ?", maxAttempts).
 			Updates(map[string]any{
-				"status":          JobProcessing,
-				"attempt":         gorm.Expr("attempt + 1"),
-				"started_at":      at,
-				"next_attempt_at": nil,
-				"progress":        nil,
+				colStatus:        JobProcessing,
+				"attempt":        gorm.Expr("attempt + 1"),
+				"started_at":     at,
+				colNextAttemptAt: nil,
+				colProgress:      nil,
 			}).Error
 		if err != nil {
 			return nil, mapped("claim job", err)
@@ -50,13 +57,13 @@ func (s Jobs) Claim(ctx context.Context, id uuid.UUID, at time.Time, maxAttempts
 
 // SaveProgress stores how far the attempt has come; progress is JSON. ErrLostAttempt: the attempt is over.
 func (s Jobs) SaveProgress(ctx context.Context, id uuid.UUID, attempt int, progress []byte) error {
-	return guarded("save progress", s.current(ctx, id, attempt).Update("progress", progress))
+	return guarded("save progress", s.current(ctx, id, attempt).Update(colProgress, progress))
 }
 
 // Release puts a processing job back to pending. next is when it may be claimed again, for the reader of the row;
 // returned says that the attempt was not spent. ErrLostAttempt: the attempt is over.
 func (s Jobs) Release(ctx context.Context, id uuid.UUID, attempt int, next *time.Time, returned bool) error {
-	values := map[string]any{"status": JobPending, "next_attempt_at": next, "progress": nil}
+	values := map[string]any{colStatus: JobPending, colNextAttemptAt: next, colProgress: nil}
 	if returned {
 		values["attempts_returned"] = gorm.Expr("attempts_returned + 1")
 	}
@@ -68,9 +75,9 @@ func (s Jobs) Release(ctx context.Context, id uuid.UUID, attempt int, next *time
 func (s Jobs) Complete(ctx context.Context, id uuid.UUID, attempt int, f CompleteFacts, ev Event) error {
 	return s.end(ctx, "complete job", id, ev, func(tx Jobs) *gorm.DB {
 		return tx.current(ctx, id, attempt).Updates(map[string]any{
-			"status":             JobCompleted,
+			colStatus:            JobCompleted,
 			"completed_at":       ev.Time,
-			"progress":           nil,
+			colProgress:          nil,
 			"result_path":        f.Path,
 			"result_hmac":        f.HMAC,
 			"result_sha256":      f.SHA256,
@@ -90,10 +97,10 @@ func (s Jobs) Complete(ctx context.Context, id uuid.UUID, attempt int, f Complet
 func (s Jobs) Fail(ctx context.Context, id uuid.UUID, attempt int, f Failure, ev Event) error {
 	return s.end(ctx, "fail job", id, ev, func(tx Jobs) *gorm.DB {
 		return tx.in(ctx, id, attempt, JobPending, JobProcessing).Updates(map[string]any{
-			"status":           JobFailed,
+			colStatus:          JobFailed,
 			"completed_at":     ev.Time,
-			"next_attempt_at":  nil,
-			"progress":         nil,
+			colNextAttemptAt:   nil,
+			colProgress:        nil,
 			"error_code":       f.Code,
 			"error_message":    f.Message,
 			"error_datasource": orNull(f.Datasource),

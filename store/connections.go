@@ -21,6 +21,7 @@ func NewConnections(db *gorm.DB) Connections { return Connections{db: db} }
 // connectionRow adds what is stored for searching only.
 type connectionRow struct {
 	Connection
+
 	MetadataEntries textArray
 }
 

@@ -24,7 +24,7 @@ func TestConnectionReadsBackAsWritten(t *testing.T) {
 	s := store.NewConnections(newDB(t))
 	minimal := newConnection("minimal")
 	full := newConnection("full")
-	full.ProductName, full.Schema, full.SSLMode = ptr("crm"), ptr("Ventes été"), ptr("verify-full")
+	full.ProductName, full.Schema, full.SSLMode = new("crm"), new("Ventes été"), new("verify-full")
 	full.SSLCASealed, full.SSLCertSealed, full.SSLKeySealed = []byte("ca"), []byte("cert"), []byte("key")
 	full.Metadata = []byte("{\"b\" : 1.10,\n \"a\":\"\\u0000\\ud800 \", \"n\":12345678901234567890.5}")
 	full.CreatedAt = time.Date(2025, 2, 3, 4, 5, 6, 789000, time.UTC)
@@ -132,10 +132,10 @@ func TestListConnections(t *testing.T) {
 		metadata   string
 		created    time.Time
 	}{
-		{"one", "POSTGRESQL", ptr("crm"), `{"team":"a","level":5,"on":true,"nested":{"x.y":"z","deep":{"k":"v"}}}`, day(1)},
-		{"two", "MYSQL", ptr("crm"), `{"team":"b","level":"5","list":["a"],"none":null}`, day(2)},
+		{"one", "POSTGRESQL", new("crm"), `{"team":"a","level":5,"on":true,"nested":{"x.y":"z","deep":{"k":"v"}}}`, day(1)},
+		{"two", "MYSQL", new("crm"), `{"team":"b","level":"5","list":["a"],"none":null}`, day(2)},
 		{"three", "POSTGRESQL", nil, `{"team":"a","level":5.0,"nested":"deep"}`, day(2)},
-		{"four", "ORACLE", ptr("erp"), "", day(3)},
+		{"four", "ORACLE", new("erp"), "", day(3)},
 	} {
 		row := newConnection(c.name)
 		row.ID = uuid.UUID{15: byte(i)} // ties are broken by id
@@ -164,10 +164,10 @@ func TestListConnections(t *testing.T) {
 			[]string{"two", "three", "four"}, 3},
 		"window, a moment short": {store.ConnectionFilter{Window: store.Window{
 			Start: day(1).Add(time.Microsecond), End: day(3).Add(-time.Microsecond)}}, []string{"two", "three"}, 2},
-		"product":             {store.ConnectionFilter{Product: ptr("crm")}, []string{"one", "two"}, 2},
+		"product":             {store.ConnectionFilter{Product: new("crm")}, []string{"one", "two"}, 2},
 		"unassigned":          {store.ConnectionFilter{Unassigned: true}, []string{"three"}, 1},
-		"kind":                {store.ConnectionFilter{Kind: ptr("POSTGRESQL")}, []string{"one", "three"}, 2},
-		"unknown kind":        {store.ConnectionFilter{Kind: ptr("X' OR 1=1")}, []string{}, 0},
+		"kind":                {store.ConnectionFilter{Kind: new("POSTGRESQL")}, []string{"one", "three"}, 2},
+		"unknown kind":        {store.ConnectionFilter{Kind: new("X' OR 1=1")}, []string{}, 0},
 		"metadata string":     {store.ConnectionFilter{Metadata: match("a", "team")}, []string{"one", "three"}, 2},
 		"number and its text": {store.ConnectionFilter{Metadata: match("5", "level")}, []string{"one", "two"}, 2},
 		"number as written":   {store.ConnectionFilter{Metadata: match("5.0", "level")}, []string{"three"}, 1},
@@ -181,7 +181,7 @@ func TestListConnections(t *testing.T) {
 		"quotes":              {store.ConnectionFilter{Metadata: match(`a"}',{`, `\`)}, []string{}, 0},
 		"two entries": {store.ConnectionFilter{Metadata: append(match("a", "team"), match("5", "level")...)},
 			[]string{"one"}, 1},
-		"everything": {store.ConnectionFilter{Product: ptr("crm"), Kind: ptr("MYSQL"), Metadata: match("b", "team"),
+		"everything": {store.ConnectionFilter{Product: new("crm"), Kind: new("MYSQL"), Metadata: match("b", "team"),
 			Window: store.Window{Start: day(1), End: day(2)}}, []string{"two"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

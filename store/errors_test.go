@@ -25,7 +25,7 @@ func TestUnusableDatabaseIsToldWithoutItsWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed := listener.Addr().String()
-	if err := listener.Close(); err != nil {
+	if err = listener.Close(); err != nil {
 		t.Fatal(err)
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

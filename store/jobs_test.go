@@ -199,13 +199,13 @@ func TestClaim(t *testing.T) {
 		t.Fatalf("first claim (-want +got):\n%s", diff)
 	}
 	// The worker died: somebody else claims the processing job and fences the first one.
-	if err := s.SaveProgress(ctx, job.ID, 1, []byte(`{"rows": 1}`)); err != nil {
+	if err = s.SaveProgress(ctx, job.ID, 1, []byte(`{"rows": 1}`)); err != nil {
 		t.Fatal(err)
 	}
 	if claimed, err = s.Claim(ctx, job.ID, at, 2); err != nil || claimed.Attempt != 2 || claimed.Progress != nil {
 		t.Fatalf("second claim: %+v, %v", claimed, err)
 	}
-	if err := s.SaveProgress(ctx, job.ID, 1, []byte(`{}`)); !errors.Is(err, store.ErrLostAttempt) {
+	if err = s.SaveProgress(ctx, job.ID, 1, []byte(`{}`)); !errors.Is(err, store.ErrLostAttempt) {
 		t.Fatalf("progress of the first: %v", err)
 	}
 	exhausted, err := s.Claim(ctx, job.ID, at, 2)
@@ -213,13 +213,13 @@ func TestClaim(t *testing.T) {
 		t.Fatalf("third claim: %+v, %v", exhausted, err)
 	}
 	// An attempt handed back is not spent.
-	if err := s.Release(ctx, job.ID, 2, nil, true); err != nil {
+	if err = s.Release(ctx, job.ID, 2, nil, true); err != nil {
 		t.Fatal(err)
 	}
 	if claimed, err = s.Claim(ctx, job.ID, at, 2); err != nil || claimed.Attempt != 3 || claimed.AttemptsReturned != 1 {
 		t.Fatalf("after a return: %+v, %v", claimed, err)
 	}
-	if err := s.Fail(ctx, job.ID, 3, store.Failure{Code: "FET-1026", Message: "m"}, event(job, "failed")); err != nil {
+	if err = s.Fail(ctx, job.ID, 3, store.Failure{Code: "FET-1026", Message: "m"}, event(job, "failed")); err != nil {
 		t.Fatal(err)
 	}
 	ended, err := s.Claim(ctx, job.ID, at, 9)
@@ -236,7 +236,7 @@ func TestConcurrentClaimsGetNumbersOfTheirOwn(t *testing.T) {
 		group errgroup.Group
 		got   [8]atomic.Int32
 	)
-	for range len(got) {
+	for range got {
 		group.Go(func() error {
 			claimed, err := s.Claim(t.Context(), job.ID, time.Now(), len(got))
 			if err == nil {
@@ -267,7 +267,7 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Release(ctx, job.ID, claimed.Attempt, &next, false); err != nil {
+	if err = s.Release(ctx, job.ID, claimed.Attempt, &next, false); err != nil {
 		t.Fatal(err)
 	}
 	got, err := s.Get(ctx, job.ID)
@@ -298,14 +298,14 @@ func TestComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, attempt := range []int{0, 2} {
-		if err := s.Complete(ctx, job.ID, attempt, facts, ev); !errors.Is(err, store.ErrLostAttempt) {
+		if err = s.Complete(ctx, job.ID, attempt, facts, ev); !errors.Is(err, store.ErrLostAttempt) {
 			t.Fatalf("attempt %d: %v", attempt, err)
 		}
 	}
 	if events := mustEvents(t, s, job.ID); len(events) != 0 {
 		t.Fatalf("events of a refused completion: %v", events)
 	}
-	if err := s.Complete(ctx, job.ID, 1, facts, ev); err != nil {
+	if err = s.Complete(ctx, job.ID, 1, facts, ev); err != nil {
 		t.Fatal(err)
 	}
 	want := *claimed

@@ -44,5 +44,3 @@ func newDB(t *testing.T) *gorm.DB {
 	}
 	return g
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -70,7 +71,7 @@ func appendEntries(entries textArray, path []string, object map[string]any) text
 		case json.Number:
 			entries = append(entries, metadataEntry(at, v.String()))
 		case bool:
-			entries = append(entries, metadataEntry(at, fmt.Sprint(v)))
+			entries = append(entries, metadataEntry(at, strconv.FormatBool(v)))
 		}
 	}
 	slices.Sort(entries)

@@ -22,7 +22,7 @@ func TestMigrateIsIdempotentAndSafeConcurrently(t *testing.T) {
 	for range 8 {
 		group.Go(func() error { return store.Migrate(t.Context(), db) })
 	}
-	if err := group.Wait(); err != nil {
+	if err = group.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	if current, _, err = store.Version(t.Context(), db); err != nil || current != latest {

@@ -43,6 +43,16 @@ func (a Admin) Create(ctx context.Context, n NewTenant) (control.Tenant, error) 
 	if !ok {
 		return control.Tenant{}, ErrID
 	}
+	var created control.Tenant
+	// Two at once would set each other's passwords.
+	err := a.Control.ExclusivelyFor(ctx, id, func(ctx context.Context) (err error) {
+		created, err = a.create(ctx, id, n)
+		return err
+	})
+	return created, err
+}
+
+func (a Admin) create(ctx context.Context, id string, n NewTenant) (control.Tenant, error) {
 	if _, err := a.Control.GetTenant(ctx, id); !errors.Is(err, control.ErrNoTenant) {
 		if err == nil {
 			err = control.ErrTenantExists

@@ -46,6 +46,7 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 // no progress for the time given as silence. Deadlines set from outside, by which pgx cancels, hold as well.
 type trackedConn struct {
 	net.Conn
+
 	silence time.Duration
 	silent  func()
 	closed  func()

@@ -21,6 +21,7 @@ var (
 // connector hands a pool's connections to database/sql, with every wait bounded and every failure explained.
 type connector struct {
 	driver.Connector
+
 	pool    *pgxpool.Pool
 	health  *health
 	refused func() // called when the server refused the login
@@ -62,11 +63,11 @@ func (c *connector) explain(ctx, wait context.Context, err error) error {
 	case errors.As(err, &coded):
 		return coded
 	case errors.Is(err, errHostSpent):
-		return busy(errHostSpent, time.Second)
+		return busy(errHostSpent)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case wait.Err() != nil && c.exhausted() && c.health.well():
-		return busy(errPoolBusy, time.Second)
+		return busy(errPoolBusy)
 	case wait.Err() != nil:
 		err = errNoAnswer
 	}

@@ -160,6 +160,6 @@ func unavailable(cause error, after time.Duration) *problem.Error {
 }
 
 // busy is the answer when one of our own bounds is reached.
-func busy(cause error, after time.Duration) *problem.Error {
-	return problem.Wrap(cause, problem.Unavailable, "the service is busy").After(after)
+func busy(cause error) *problem.Error {
+	return problem.Wrap(cause, problem.Unavailable, "the service is busy").After(time.Second)
 }

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) { testkit.MainNoLeaks(m) }
 // named like the tenant.
 type world struct {
 	Admin
+
 	pg   *testkit.PG
 	dsns map[string]string
 }
@@ -282,7 +283,7 @@ func (p *proxy) copy(dst, src net.Conn) {
 		p.mu.Unlock()
 		<-silent
 		if n > 0 {
-			if _, err := dst.Write(buf[:n]); err != nil {
+			if _, failed := dst.Write(buf[:n]); failed != nil {
 				return
 			}
 		}
@@ -324,4 +325,3 @@ func (p *proxy) setRefuse(refuse bool) {
 	defer p.mu.Unlock()
 	p.refuse = refuse
 }
-

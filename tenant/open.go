@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -75,7 +76,7 @@ func (r *Router) moved(rec *record) bool {
 func (r *Router) connect(rec *record) (*pool, error) {
 	p, err := r.newPool(rec)
 	if err != nil {
-		return nil, err
+		return nil, unavailable(fmt.Errorf("open tenant database: %w", err), maxRetry)
 	}
 	if err := r.prepare(p); err != nil {
 		p.close()
@@ -114,7 +115,7 @@ func (r *Router) prepare(p *pool) error {
 	case current >= latest:
 		return nil
 	case !r.opts.AutoMigrate:
-		return errOldSchema
+		return unavailable(errOldSchema, maxRetry)
 	}
 	migrating, cancel := context.WithTimeout(r.life, r.opts.MigrateTimeout)
 	defer cancel()
@@ -144,8 +145,7 @@ func (r *Router) reclaim(ctx context.Context, address string) bool {
 
 // tenantError gives an error about a tenant's database its code, unless it has one.
 func tenantError(op string, err error) error {
-	var coded *problem.Error
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[*problem.Error](err); ok {
 		return coded
 	}
 	return unavailable(store.Cause(op, err), time.Second)

@@ -59,7 +59,7 @@ const (
 	connectTimeout  = 3500 * time.Millisecond // for TCP, TLS and login, all addresses of the DSN together
 	openTimeout     = 4500 * time.Millisecond // for a pool's first connection and the look at its schema
 	waitTimeout     = 4500 * time.Millisecond // for a connection of a pool whose connections are in use
-	leaseTimeout    = 4800 * time.Millisecond // for somebody else's open, migrations included
+	leaseTimeout    = 4800 * time.Millisecond // for a lease, whatever stands in its way
 	staleAfter      = time.Second             // idle time after which a connection is tried before it is handed out
 	staleTimeout    = 2 * time.Second         // for that trial
 	hostWait        = time.Second             // for the host's budget

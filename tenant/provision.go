@@ -58,6 +58,9 @@ func (a Admin) Deprovision(ctx context.Context, tenantID string) (err error) {
 		return fmt.Errorf("deprovision tenant: %w", store.Cause("connect", err))
 	}
 	defer func() { err = errors.Join(err, store.Cause("close", conn.Close(context.WithoutCancel(ctx)))) }()
+	if err := ownedBy(ctx, conn, DatabaseName(id)); err != nil {
+		return fmt.Errorf("deprovision tenant: %w", err)
+	}
 	name := pgx.Identifier{DatabaseName(id)}.Sanitize()
 	for _, statement := range []string{
 		"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)",
@@ -90,6 +93,9 @@ const (
 	duplicateDatabase = "42P04"
 )
 
+// database keeps sorting and case rules apart from what the server's operating system thinks of them.
+const database = " TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
+
 func provision(ctx context.Context, conn *pgx.Conn, name, password string) error {
 	verifier, err := scramVerifier(password)
 	if err != nil {
@@ -101,7 +107,7 @@ func provision(ctx context.Context, conn *pgx.Conn, name, password string) error
 		{"set password", "ALTER ROLE " + role + " PASSWORD '" + verifier + "'", ""},
 		// A creator that is not superuser can make another role the owner only as a member of it.
 		{"join role", "GRANT " + role + " TO CURRENT_USER", ""},
-		{"create database", "CREATE DATABASE " + role + " OWNER " + role, duplicateDatabase},
+		{"create database", "CREATE DATABASE " + role + " OWNER " + role + database, duplicateDatabase},
 		{"close database", "REVOKE ALL ON DATABASE " + role + " FROM PUBLIC", ""},
 	} {
 		if _, err := conn.Exec(ctx, step.statement); err != nil && !isState(err, step.tolerate) {
@@ -115,6 +121,9 @@ func provision(ctx context.Context, conn *pgx.Conn, name, password string) error
 func ownedBy(ctx context.Context, conn *pgx.Conn, name string) error {
 	var owner string
 	err := conn.QueryRow(ctx, `SELECT pg_get_userbyid(datdba)::text FROM pg_database WHERE datname = $1`, name).Scan(&owner)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
 	if err != nil {
 		return store.Cause("check owner", err)
 	}

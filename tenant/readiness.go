@@ -103,7 +103,7 @@ func (c *checks) put(id string, outcome Readiness, until time.Time) {
 
 func (r *Router) check(ctx context.Context, rec *record) (Readiness, error) {
 	outcome := r.checks.flights.DoChan(rec.ID, func() (any, error) {
-		look, cancel := context.WithTimeout(r.life, checkTimeout)
+		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 		defer cancel()
 		s := r.look(look, rec)
 		r.checks.put(rec.ID, s, r.opts.Now().Add(checkTTL))
@@ -156,7 +156,7 @@ func (r *Router) lookOutside(ctx context.Context, rec *record) (current, latest 
 	if !rec.health.well() {
 		return 0, 0, unavailable(errBreaker, rec.health.reopens())
 	}
-	if err := rec.health.mayDial(); err != nil {
+	if err = rec.health.mayDial(); err != nil {
 		return 0, 0, err
 	}
 	dsn, err := r.registry.dsn(rec.Tenant)
@@ -174,7 +174,7 @@ func (r *Router) lookOutside(ctx context.Context, rec *record) (current, latest 
 	defer func() { err = errors.Join(err, db.Close()) }()
 	current, latest, err = store.Version(ctx, db)
 	if errors.Is(err, errHostSpent) {
-		return 0, 0, busy(errHostSpent, time.Second)
+		return 0, 0, busy(errHostSpent)
 	}
 	rec.health.report(err)
 	return current, latest, err

@@ -19,6 +19,7 @@ import (
 // record is what is known of a tenant, with the health of its database. It is never changed; a newer one replaces it.
 type record struct {
 	control.Tenant
+
 	health *health
 }
 
@@ -44,7 +45,10 @@ type resolver struct {
 	newHealth func() *health
 	loads     singleflight.Group
 
+	doubt func() // called when a record may be out of date already
+
 	mu      sync.Mutex
+	heard   int64 // counts notifications
 	records *simplelru.LRU[string, *record]
 	unknown *simplelru.LRU[unknownKey, time.Time] // until when
 }
@@ -52,7 +56,7 @@ type resolver struct {
 // unknownKey is a digest of the id, so that long ids cost no more than short ones.
 type unknownKey [16]byte
 
-func newResolver(reg registry, o Options) (*resolver, error) {
+func newResolver(reg registry, o Options, doubt func()) (*resolver, error) {
 	records, err := simplelru.NewLRU[string, *record](o.MaxRecords, nil)
 	if err != nil {
 		return nil, fmt.Errorf("tenant records: %w", err)
@@ -62,7 +66,7 @@ func newResolver(reg registry, o Options) (*resolver, error) {
 		return nil, fmt.Errorf("unknown tenants: %w", err)
 	}
 	return &resolver{
-		registry: reg, now: o.Now, records: records, unknown: unknowns,
+		registry: reg, now: o.Now, doubt: doubt, records: records, unknown: unknowns,
 		newHealth: func() *health {
 			return &health{failures: o.BreakerFailures, timeout: o.BreakerTimeout, now: o.Now}
 		},
@@ -108,15 +112,7 @@ func (r *resolver) load(ctx context.Context, id string) (*record, error) {
 	outcome := r.loads.DoChan(id, func() (any, error) {
 		ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), registryTimeout)
 		defer cancel()
-		t, err := r.registry.get(ask, id)
-		if errors.Is(err, control.ErrNoTenant) {
-			r.remove(id)
-			return nil, unknown()
-		}
-		if err != nil {
-			return nil, unavailable(store.Cause("look up tenant", err), time.Second)
-		}
-		return r.put(t), nil
+		return r.ask(ask, id)
 	})
 	select {
 	case got := <-outcome:
@@ -128,6 +124,50 @@ func (r *resolver) load(ctx context.Context, id string) (*record, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// ask reads the record from the registry. A change that is announced meanwhile may have been missed by the answer, and
+// whoever announces it does not know of the record yet: then it asks again, and leaves the rest to a refresh.
+func (r *resolver) ask(ctx context.Context, id string) (*record, error) {
+	const most = 3
+	for n := 1; ; n++ {
+		before := r.announcements()
+		t, err := r.registry.get(ctx, id)
+		switch {
+		case errors.Is(err, control.ErrNoTenant):
+			r.remove(id)
+			return nil, unknown()
+		case err != nil:
+			return nil, unavailable(store.Cause("look up tenant", err), time.Second)
+		}
+		rec := r.put(t)
+		switch {
+		case r.announcements() == before:
+			return rec, nil
+		case n == most:
+			r.doubt()
+			return rec, nil
+		}
+	}
+}
+
+func (r *resolver) announcements() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.heard
+}
+
+// announce notes that the tenant changed, or with "" that any may have, and reports whether its record is cached.
+func (r *resolver) announce(id string) (cached bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard++
+	if id == "" {
+		r.unknown.Purge()
+		return true
+	}
+	r.unknown.Remove(digest(id))
+	return r.records.Contains(id)
 }
 
 // put remembers t unless something newer is remembered already, and returns what is.
@@ -150,17 +190,6 @@ func (r *resolver) remove(id string) {
 	defer r.mu.Unlock()
 	r.records.Remove(id)
 	r.unknown.Add(digest(id), r.now().Add(unknownTTL))
-}
-
-// forgetUnknown drops what is known not to exist: one id, or with "" everything.
-func (r *resolver) forgetUnknown(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if id == "" {
-		r.unknown.Purge()
-		return
-	}
-	r.unknown.Remove(digest(id))
 }
 
 // current reports whether rec's revision is the one remembered, and may be served.

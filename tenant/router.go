@@ -25,7 +25,7 @@ type Router struct {
 	refreshed atomic.Int64 // when the whole cache was compared last, in Unix nanoseconds
 
 	stop context.CancelFunc
-	life context.Context //nolint:containedctx // the router's own life, which the work of nobody in particular hangs on
+	life context.Context // the router's own, for work that belongs to no caller
 	work sync.WaitGroup  // watchers, flights and closing pools
 }
 
@@ -42,7 +42,7 @@ func NewRouter(ctx context.Context, opts Options) (*Router, error) {
 	}
 	r := &Router{opts: o, registry: reg, budget: newBudget(o.MaxConnsPerHost)}
 	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if r.resolver, err = newResolver(reg, o); err != nil {
+	if r.resolver, err = newResolver(reg, o, func() { r.stale.Store(true) }); err != nil {
 		return nil, err
 	}
 	r.pools = newTable(tableOptions{
@@ -93,12 +93,22 @@ func (r *Router) Acquire(ctx context.Context, tenantID string) (*Lease, error) {
 	if !ok {
 		return nil, unknown()
 	}
+	bounded, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	lease, err := r.acquire(bounded, id)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil && problem.CodeOf(err) == problem.Internal {
+		err = unavailable(errOpening, 2*time.Second)
+	}
+	return lease, err
+}
+
+func (r *Router) acquire(ctx context.Context, id string) (*Lease, error) {
 	for range maxMoves {
 		rec, err := r.resolver.get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if err := rec.servable(); err != nil {
+		if err = rec.servable(); err != nil {
 			return nil, err
 		}
 		lease, err := r.lease(ctx, rec)
@@ -113,14 +123,14 @@ func (r *Router) lease(ctx context.Context, rec *record) (*Lease, error) {
 	e, f, first, err := r.pools.acquire(flightKey{rec.ID, rec.Revision}, rec.health.mayDial)
 	switch {
 	case errors.Is(err, errFull), errors.Is(err, errClosed):
-		return nil, busy(err, time.Second)
+		return nil, busy(err)
 	case err != nil:
 		return nil, err
 	case e != nil:
 		return r.leaseOpen(ctx, rec, e)
 	}
 	if first {
-		go r.open(f, rec)
+		go r.open(f, rec) //nolint:contextcheck // the opening outlives this caller
 	}
 	return r.await(ctx, f)
 }
@@ -159,13 +169,11 @@ func (r *Router) test(ctx context.Context, rec *record, e *entry) error {
 
 // await waits for a flight's outcome.
 func (r *Router) await(ctx context.Context, f *flight) (*Lease, error) {
-	timer := time.NewTimer(leaseTimeout)
-	defer timer.Stop()
 	select {
 	case <-f.done:
 		switch {
 		case errors.Is(f.err, errClosed):
-			return nil, busy(f.err, time.Second)
+			return nil, busy(f.err)
 		case f.err != nil:
 			return nil, f.err
 		}
@@ -173,13 +181,10 @@ func (r *Router) await(ctx context.Context, f *flight) (*Lease, error) {
 	case <-ctx.Done():
 		r.pools.leave(f)
 		return nil, ctx.Err()
-	case <-timer.C:
-		r.pools.leave(f)
-		return nil, unavailable(errOpening, 2*time.Second)
 	}
 }
 
-// errOpening says that a pool is still being opened, which takes long while migrations run.
+// errOpening says that a pool is not open yet, which takes long while migrations run.
 var errOpening = errors.New("tenant: the database is still being opened")
 
 func (r *Router) giveBack(e *entry) { r.pools.release(e) }

@@ -78,7 +78,7 @@ func TestDatabaseThatFallsSilentUnderLeases(t *testing.T) {
 	if _, err := w.SetDSN(t.Context(), "hung", dsn); err != nil {
 		t.Fatal(err)
 	}
-	r := w.router(t, Options{MaxConns: 4, BreakerFailures: 5, BreakerTimeout: time.Second})
+	r := w.router(t, Options{MaxConns: 4, BreakerFailures: 3, BreakerTimeout: time.Second})
 	mustUse(t, r, "hung")
 	p.hush()
 	// More than the pool has connections: some wait for a connection that then turns out useless.
@@ -231,7 +231,7 @@ func TestHostBudgetUnderLoad(t *testing.T) {
 // hold keeps n connections of the lease's pool in transactions until the returned function is called.
 func hold(t *testing.T, l *Lease, n int) (free func()) {
 	t.Helper()
-	var rollbacks []func()
+	rollbacks := make([]func(), 0, n)
 	for range n {
 		tx := l.DB(t.Context()).Begin()
 		if tx.Error != nil {

@@ -27,8 +27,10 @@ func (r *Router) watch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "not listening for tenant changes",
-			slog.Any("error", store.Cause("listen", err)))
+		if pause == minRelisten { // the first time in a row
+			r.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "not listening for tenant changes",
+				slog.Any("error", store.Cause("listen", err)))
+		}
 		sleep(ctx, pause)
 		pause = min(2*pause, maxRelisten)
 	}
@@ -36,12 +38,16 @@ func (r *Router) watch(ctx context.Context) {
 
 // changed acts on one notification; the empty id stands for any number of missed ones.
 func (r *Router) changed(ctx context.Context, id string) {
-	r.resolver.forgetUnknown(id)
-	if id == "" {
+	cached := r.resolver.announce(id)
+	switch {
+	case id == "":
 		r.refreshAll(ctx)
-		return
+	case cached:
+		r.refresh(ctx, id)
+	default:
+		// Nobody here has asked for the tenant lately. A pool that outlived its record must not serve another.
+		r.pools.unlink(id, 1<<62)
 	}
-	r.refresh(ctx, id)
 }
 
 // refresh reads one record again. When that fails everything is compared with the registry soon.

@@ -55,14 +55,14 @@ func (g *devGateway) start(ctx context.Context) error {
 	if err := os.MkdirAll(string(g.dir), 0o755); err != nil { // #nosec G301 -- the server's user passes through; the secrets in it are 0600
 		return fmt.Errorf("making the data directory: %w", err)
 	}
-	// Of a run that was killed; whoever waits for the file must not find that one.
-	if err := embedded.RemoveDevFile(string(g.dir)); err != nil {
-		return err
-	}
 	var err error
 	g.postgres, err = embedded.StartPostgres(ctx, embedded.PostgresOptions{Dir: g.dir.postgres(), BinDir: g.opts.binDir, Logger: g.log})
 	if err != nil {
 		return fmt.Errorf("starting Postgres: %w", err)
+	}
+	// The server has the directory to itself now. The file is of a run that was killed; whoever waits must not find it.
+	if err := embedded.RemoveDevFile(string(g.dir)); err != nil {
+		return err
 	}
 	if g.issuer, err = embedded.NewIssuer(g.dir.identity()); err != nil {
 		return fmt.Errorf("opening the identity service: %w", err)
@@ -131,11 +131,11 @@ func (g *devGateway) stop() error {
 		g.cancel()
 		errs = append(errs, <-g.done)
 	}
-	errs = append(errs, embedded.RemoveDevFile(string(g.dir)))
 	if g.issuer != nil {
 		errs = append(errs, g.issuer.Stop(ctx))
 	}
-	if g.postgres != nil {
+	if g.postgres != nil { // without it the directory may be somebody else's
+		errs = append(errs, embedded.RemoveDevFile(string(g.dir)))
 		errs = append(errs, g.postgres.Stop(ctx))
 		if g.opts.disposable {
 			errs = append(errs, embedded.RemovePostgres(ctx, g.dir.postgres()))

@@ -4,5 +4,7 @@ Scalar.createApiReference("#app", {
   withDefaultFonts: false,
   telemetry: false,
   agent: { disabled: true },
+  mcp: { disabled: true },
+  showDeveloperTools: "never",
   proxyUrl: "",
 });

@@ -19,21 +19,17 @@ const defaultSchema = "public"
 // connection. A scope with tables lists those that one of the names stands for, so that a name which is ambiguous
 // stays so.
 func (s *session) Catalog(ctx context.Context, scope source.Scope) (*source.Catalog, error) {
-	if !s.begun {
-		if err := s.begin(ctx); err != nil {
-			return nil, err
-		}
+	if s.begun {
+		return s.readCatalog(ctx, scope)
 	}
-	catalog, err := s.readCatalog(ctx, scope)
-	if err != nil {
+	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
-	if !s.begun {
-		if err := s.run(ctx, "commit", "COMMIT"); err != nil {
-			return nil, err
-		}
+	catalog, err := s.readCatalog(ctx, scope)
+	if end := s.run(ctx, "end", "ROLLBACK"); err == nil && end != nil {
+		return nil, end
 	}
-	return catalog, nil
+	return catalog, err
 }
 
 func (s *session) readCatalog(ctx context.Context, scope source.Scope) (*source.Catalog, error) {
@@ -191,6 +187,9 @@ func numericModifier(modifier int) (precision, scale int) {
 
 // query runs a catalogue query with text parameters and hands its rows over. They are valid during the call only.
 func (s *session) query(ctx context.Context, operation, sql string, params [][]byte, visit func(row [][]byte)) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
 	rows := s.conn.ExecParams(ctx, sql, params, nil, nil, nil)
 	for rows.NextRow() {
 		visit(rows.Values())

@@ -25,7 +25,7 @@ func namesDDL() []string {
 		`CREATE TABLE "quo""te" ("q""q" int)`,
 		`CREATE TABLE "cash$" ("$1" int)`,
 		`CREATE TABLE "größe_表" ("größe" int, "列" text)`,
-		`CREATE TABLE "pg_custom" (id int)`, `CREATE TABLE "sql_orders" (id int)`,
+		`CREATE TABLE nothing_in_it ()`, `INSERT INTO nothing_in_it DEFAULT VALUES`, `CREATE TABLE "pg_custom" (id int)`, `CREATE TABLE "sql_orders" (id int)`,
 		`CREATE TABLE sales.plain (id int)`, `CREATE TABLE "Mixed Schema"."T" (id int)`, `CREATE TABLE "dots.in"."a.b" (id int)`,
 		`CREATE TABLE "sales.plain" (id int, odd int)`,
 		`CREATE VIEW v_plain AS SELECT id, v FROM plain`,
@@ -47,12 +47,9 @@ func TestCatalogNames(t *testing.T) {
 	f := newFixture(t, namesDDL()...)
 	s, catalog := f.begun()
 
-	var names []string
-	for _, table := range catalog.Tables {
-		names = append(names, table.Name)
-	}
+	names := tableNames(catalog)
 	want := []string{
-		"Mixed Schema.T", "MixedCase", "cash$", "dots.in.a.b", "größe_表", "m_plain", "parted", "parted_2024", "pg_custom",
+		"Mixed Schema.T", "MixedCase", "cash$", "dots.in.a.b", "größe_表", "m_plain", "nothing_in_it", "parted", "parted_2024", "pg_custom",
 		"plain", "public.sales.plain", `quo"te`, "sales.plain", "select", "sql_orders", "v_plain", "with space",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
@@ -64,7 +61,7 @@ func TestCatalogNames(t *testing.T) {
 		"MixedCase": `{"Id":2,"vAlue":"y"}`, "mixedcase": `{"Id":2,"vAlue":"y"}`, "select": `{"from":3}`, "with space": `{"a b":4}`,
 		`quo"te`: `{"q\"q":5}`, "cash$": `{"$1":6}`, "größe_表": `{"größe":7,"列":"値"}`, "GRÖßE_表": `{"größe":7,"列":"値"}`,
 		"sales.plain": `{"id":8}`, "SALES.PLAIN": `{"id":8}`, "Mixed Schema.T": `{"id":9}`, "mixed schema.t": `{"id":9}`, "dots.in.a.b": `{"id":10}`,
-		"public.sales.plain": `{"id":11,"odd":12}`, "v_plain": `{"id":1,"v":"x"}`, "m_plain": `{"id":1}`,
+		"public.sales.plain": `{"id":11,"odd":12}`, "nothing_in_it": `{}`, "v_plain": `{"id":1,"v":"x"}`, "m_plain": `{"id":1}`,
 		"parted": `{"id":13,"day":"2024-06-01"}`, "parted_2024": `{"id":13,"day":"2024-06-01"}`,
 	}
 	for name, row := range reads {
@@ -90,6 +87,14 @@ func TestCatalogNames(t *testing.T) {
 	if got := catalogOf(t, s, source.Scope{Tables: []string{"nothing"}}); len(got.Tables) != 0 {
 		t.Errorf("tables for an unknown name: %v", got.Tables)
 	}
+}
+
+func tableNames(c *source.Catalog) []string {
+	names := make([]string, len(c.Tables))
+	for i, t := range c.Tables {
+		names[i] = t.Name
+	}
+	return names
 }
 
 func TestCatalogAmbiguous(t *testing.T) {
@@ -185,11 +190,7 @@ func TestCatalogRights(t *testing.T) {
 	s := openWith(t, p, dialer())
 	begin(t, s)
 	catalog := catalogOf(t, s, source.Scope{})
-	var names []string
-	for _, table := range catalog.Tables {
-		names = append(names, table.Name)
-	}
-	if diff := cmp.Diff([]string{"half", "open_t"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"half", "open_t"}, tableNames(catalog)); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{`{"id":1,"name":"n"}`}, read(t, s, catalog, "half", []string{"*"})); diff != "" {

@@ -58,8 +58,8 @@ func appendDay(dst []byte, days int64) (out []byte, bc bool) {
 		year = 1 - year
 	}
 	dst = appendYear(dst, year)
-	dst = append(dst, '-', '0'+byte(month/10), '0'+byte(month%10))
-	return append(dst, '-', '0'+byte(day/10), '0'+byte(day%10)), bc
+	dst = appendTwo(append(dst, '-'), month)
+	return appendTwo(append(dst, '-'), day), bc
 }
 
 // appendYear appends a year with at least four digits.
@@ -69,14 +69,21 @@ func appendYear(dst []byte, year int64) []byte {
 		dst = appendYearAbove(dst, year/fourDigits)
 		year %= fourDigits
 	}
-	return append(dst, '0'+byte(year/1000), '0'+byte(year/100%10), '0'+byte(year/10%10), '0'+byte(year%10))
+	return appendTwo(appendTwo(dst, year/100), year%100)
+}
+
+const decimals = "0123456789"
+
+// appendTwo appends a number below a hundred as two digits.
+func appendTwo(dst []byte, n int64) []byte {
+	return append(dst, decimals[n/10], decimals[n%10])
 }
 
 func appendYearAbove(dst []byte, n int64) []byte {
 	if n >= 10 {
 		dst = appendYearAbove(dst, n/10)
 	}
-	return append(dst, '0'+byte(n%10))
+	return append(dst, decimals[n%10])
 }
 
 // civil turns days from 2000-01-01 into a date of the proleptic Gregorian calendar; year 0 is 1 BC. Years are counted
@@ -102,15 +109,15 @@ func civil(days int64) (year, month, day int64) {
 // appendClock appends HH:MM:SS and as much of a fraction as there is.
 func appendClock(dst []byte, micros int64) []byte {
 	seconds, fraction := micros/microsPerSecond, micros%microsPerSecond
-	h, m, s := seconds/3600, seconds/60%60, seconds%60
-	dst = append(dst, '0'+byte(h/10), '0'+byte(h%10), ':', '0'+byte(m/10), '0'+byte(m%10), ':',
-		'0'+byte(s/10), '0'+byte(s%10))
+	dst = appendTwo(dst, seconds/3600)
+	dst = appendTwo(append(dst, ':'), seconds/60%60)
+	dst = appendTwo(append(dst, ':'), seconds%60)
 	if fraction == 0 {
 		return dst
 	}
 	dst = append(dst, '.')
 	for unit := int64(microsPerSecond / 10); fraction > 0; unit /= 10 {
-		dst = append(dst, '0'+byte(fraction/unit))
+		dst = append(dst, decimals[fraction/unit])
 		fraction %= unit
 	}
 	return dst

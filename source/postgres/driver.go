@@ -89,7 +89,7 @@ func connect(ctx context.Context, p source.Params, d source.Dialer, a attempt) (
 	l.established()
 	s := &session{conn: conn, link: l, schema: p.Schema}
 	if major, known := majorVersion(conn.ParameterStatus("server_version")); known && major < oldestMajor {
-		_ = s.Close()
+		_ = s.Close() //nolint:contextcheck // closing has a limit of its own
 		return nil, unsupported(fmt.Errorf("server version %d is older than %d", major, oldestMajor))
 	}
 	return s, nil

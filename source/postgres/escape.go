@@ -21,7 +21,11 @@ func appendString(dst, s []byte) []byte {
 	if cap(dst)-len(dst) < len(s)+2 { // once, not again with every escape of a large value
 		dst = slices.Grow(dst, len(s)+len(s)/8+16)
 	}
-	dst = append(dst, '"')
+	return append(appendEscaped(append(dst, '"'), s), '"')
+}
+
+// appendEscaped appends what is between the quotes of a JSON string.
+func appendEscaped(dst, s []byte) []byte {
 	for len(s) > 0 {
 		n, ascii := cleanRun(s)
 		dst = appendUTF8(dst, s[:n], ascii)
@@ -30,7 +34,7 @@ func appendString(dst, s []byte) []byte {
 			s = s[1:]
 		}
 	}
-	return append(dst, '"')
+	return dst
 }
 
 // appendJSONText appends a JSON value as the server sent it. Line ends between its tokens become blanks, so that it

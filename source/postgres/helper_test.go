@@ -17,6 +17,7 @@ func TestMain(m *testing.M) { testkit.MainNoLeaks(m) }
 // fixture is a database of one test.
 type fixture struct {
 	testkit.Database
+
 	t testing.TB
 }
 

@@ -15,19 +15,32 @@ var errMalformed = errors.New("value is not in the form of its type")
 
 // row is the row being visited. A value that can't be rendered leaves null behind and an error for the stream.
 type row struct {
-	values  [][]byte
 	columns []column
-	scratch []byte // unescaped elements, the inner ones behind the outer
+	values  [][]byte // of a row that is held in the buffer
+	scratch []byte   // unescaped elements, the inner ones behind the outer
 	err     error
+
+	wire   *wire
+	spill  func(dst []byte) error // takes over large output; may be nil
+	large  bool                   // the columns are read when they are asked for:
+	column int                    // the next one,
+	left   int                    // and the bytes of the row behind it
 }
 
 // AppendJSON appends the JSON form of column i.
 func (r *row) AppendJSON(dst []byte, i int) []byte {
+	if r.large {
+		return r.appendLarge(dst, i)
+	}
 	v := r.values[i]
 	if v == nil {
 		return append(dst, "null"...)
 	}
-	c := &r.columns[i]
+	return r.appendValue(dst, &r.columns[i], v)
+}
+
+// appendValue appends a whole value that is not null.
+func (r *row) appendValue(dst []byte, c *column, v []byte) []byte {
 	switch c.kind {
 	case kindText:
 		return appendString(dst, v)

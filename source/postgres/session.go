@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"strings"
 	"time"
 
@@ -26,6 +28,9 @@ type session struct {
 	schema   string // whose tables have bare names; empty: public
 	begun    bool
 	deadline time.Time // of the snapshot; zero: none
+
+	wire      *wire         // of streams, once there was one
+	abandoned chan struct{} // set when a stream failed; closed when the server has let go
 }
 
 // Ping runs one trivial query.
@@ -54,7 +59,7 @@ func (s *session) begin(ctx context.Context) error {
 		return err
 	}
 	settings := []string{
-		"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+		"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
 		"SET LOCAL application_name = 'fetcher'",
 		"SET LOCAL default_transaction_read_only = on",
 		"SET LOCAL datestyle = 'ISO, YMD'",
@@ -95,8 +100,19 @@ func (s *session) timeout(ctx context.Context) (string, error) {
 
 // run executes statements whose results don't matter. They hold nothing that anybody sent us.
 func (s *session) run(ctx context.Context, operation, sql string) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
 	if _, err := s.conn.Exec(ctx, sql).ReadAll(); err != nil {
 		return classify(ctx, fmt.Errorf("%s: %w", operation, err), false)
+	}
+	return nil
+}
+
+// usable returns an error once a stream has left the connection behind.
+func (s *session) usable() error {
+	if s.abandoned != nil {
+		return &source.Error{Category: source.CategoryBroken, Transient: true, Err: net.ErrClosed}
 	}
 	return nil
 }
@@ -104,25 +120,54 @@ func (s *session) run(ctx context.Context, operation, sql string) error {
 // Close ends the session. A statement that is being cancelled gets a moment to go; a server that doesn't answer is left
 // alone.
 func (s *session) Close() error {
+	defer s.link.closeAll()
+	if s.abandoned != nil {
+		<-s.abandoned // takes closeGrace at most
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	defer s.link.closeAll()
 	if !s.conn.IsClosed() && !s.conn.IsBusy() && s.conn.TxStatus() != 'I' {
 		_ = s.run(ctx, "rollback", "ROLLBACK") // a pooler keeps the server's session
 	}
 	_ = s.conn.Close(ctx) // the farewell of a connection that may be gone
-	s.awaitEnd(ctx)
+	s.cancelUntil(ctx, s.conn.CleanupDone())
 	return nil
 }
 
-// awaitEnd waits until the server has closed the connection. pgconn has asked it once to cancel what is running, but a
-// request that is there before the statement is has no effect, so it is repeated.
-func (s *session) awaitEnd(ctx context.Context) {
+// abandon ends the connection under a running statement: it is cancelled, and cancelled again until the server has
+// closed the connection, without anybody waiting for it but Close.
+func (s *session) abandon(ctx context.Context) {
+	s.abandoned = make(chan struct{})
+	go func() {
+		defer close(s.abandoned)
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+		defer cancel()
+		conn := s.conn.Conn()
+		deadline, _ := patience.Deadline()
+		_ = conn.SetDeadline(deadline)
+		_ = s.conn.CancelRequest(patience)
+		drained := make(chan struct{})
+		go func() {
+			defer close(drained)
+			// What is under way has to be read, or closing would reset the connection before the farewell is read.
+			_, _ = conn.Write([]byte{'X', 0, 0, 0, lengthSize})
+			_, _ = io.Copy(io.Discard, conn)
+		}()
+		s.cancelUntil(patience, drained)
+		s.link.closeAll()
+		<-drained
+	}()
+}
+
+// cancelUntil asks the server to cancel what is running until it is done, at most as long as ctx. One request is not
+// enough: it has no effect if it is there before the statement is.
+func (s *session) cancelUntil(ctx context.Context, done <-chan struct{}) {
 	again := time.NewTicker(cancelInterval)
 	defer again.Stop()
 	for {
 		select {
-		case <-s.conn.CleanupDone():
+		case <-done:
 			return
 		case <-ctx.Done():
 			return

@@ -39,8 +39,8 @@ func newStatement(q source.Query) (*statement, error) {
 			s.sql.WriteString(", ")
 		}
 		s.sql.WriteString(quoteIdent(c.Name))
-		kind, format := t.wire()
-		s.columns = append(s.columns, column{kind: kind, typ: t})
+		form, format := t.wire()
+		s.columns = append(s.columns, column{kind: form, typ: t})
 		s.formats = append(s.formats, format)
 	}
 	s.sql.WriteString(" FROM " + quoteIdent(q.Table.Schema) + "." + quoteIdent(q.Table.Base))
@@ -54,8 +54,8 @@ func newStatement(q source.Query) (*statement, error) {
 		} else {
 			s.sql.WriteString(" AND ")
 		}
-		condition := condition{statement: s, typ: t, column: quoteIdent(p.Column.Name)}
-		s.sql.WriteString("(" + condition.sql(p) + ")")
+		where := condition{statement: s, typ: t, column: quoteIdent(p.Column.Name)}
+		s.sql.WriteString("(" + where.sql(p) + ")")
 	}
 	return s, nil
 }

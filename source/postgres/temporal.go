@@ -8,19 +8,16 @@ func (r *row) appendTimestampText(dst, v []byte) []byte {
 		return r.malformed(dst)
 	}
 	dst = append(dst, '"')
-	blank := bytes.IndexByte(v, ' ')
-	if blank < 0 { // infinity
-		dst = append(dst, v...)
+	day, rest, found := bytes.Cut(v, []byte{' '})
+	dst = append(dst, day...) // or infinity
+	if !found {
 		return append(dst, '"')
 	}
-	dst = append(dst, v[:blank]...)
-	dst = append(dst, 'T')
-	rest, era := v[blank+1:], []byte(nil)
-	if i := bytes.IndexByte(rest, ' '); i >= 0 {
-		rest, era = rest[:i], rest[i:]
+	clock, era, found := bytes.Cut(rest, []byte{' '})
+	dst = appendOffset(append(dst, 'T'), clock)
+	if found {
+		dst = append(append(dst, ' '), era...)
 	}
-	dst = appendOffset(dst, rest)
-	dst = append(dst, era...)
 	return append(dst, '"')
 }
 

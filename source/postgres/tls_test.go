@@ -171,6 +171,12 @@ func (s *secureServer) rules(lines ...string) {
 	s.reload()
 }
 
+// rule is a line of the server's rules for every database and user.
+func rule(connection, method string) string {
+	const every = "all"
+	return strings.Join([]string{connection, every, every, "127.0.0.1/32", method}, " ")
+}
+
 // anywhere dials one address, whatever the name.
 type anywhere string
 
@@ -178,6 +184,7 @@ func (a anywhere) DialContext(ctx context.Context, network, _ string) (net.Conn,
 	return (&net.Dialer{}).DialContext(ctx, network, string(a))
 }
 
+//nolint:tparallel // the rules of the one server change between the subtests
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server := newSecureServer(t)
@@ -191,7 +198,7 @@ func TestTLS(t *testing.T) {
 
 	const (
 		encrypted = `{"ssl":true,"client_dn":null}`
-		clear     = `{"ssl":false,"client_dn":null}`
+		inClear   = `{"ssl":false,"client_dn":null}`
 	)
 	named := fmt.Sprintf(`{"ssl":true,"client_dn":"/CN=%s"}`, f.Owner)
 	type try struct {
@@ -228,11 +235,11 @@ func TestTLS(t *testing.T) {
 	}
 	ours := server.ca.pem
 
-	server.rules("host all all 127.0.0.1/32 scram-sha-256")
+	server.rules(rule("host", "scram-sha-256"))
 	run("both ways", []try{
 		{name: "default", want: encrypted},
-		{name: "disable", tls: source.TLS{Mode: "disable"}, want: clear},
-		{name: "allow", tls: source.TLS{Mode: "allow"}, want: clear},
+		{name: "disable", tls: source.TLS{Mode: "disable"}, want: inClear},
+		{name: "allow", tls: source.TLS{Mode: "allow"}, want: inClear},
 		{name: "prefer", tls: source.TLS{Mode: "prefer"}, want: encrypted},
 		{name: "require", tls: source.TLS{Mode: "require"}, want: encrypted},
 		{name: "require with CA", host: "wrong.example", tls: source.TLS{Mode: "require", CA: ours}, want: encrypted},
@@ -250,26 +257,26 @@ func TestTLS(t *testing.T) {
 		{name: "stranger's certificate", tls: source.TLS{Mode: "require", Cert: strangerCert, Key: strangerKey}, fail: source.CategoryTLS},
 	})
 
-	server.rules("hostssl all all 127.0.0.1/32 scram-sha-256")
+	server.rules(rule("hostssl", "scram-sha-256"))
 	run("encrypted only", []try{
 		{name: "disable", tls: source.TLS{Mode: "disable"}, fail: source.CategoryAuth},
 		{name: "allow", tls: source.TLS{Mode: "allow"}, want: encrypted},
 		{name: "prefer", tls: source.TLS{Mode: "prefer"}, want: encrypted},
 	})
 
-	server.rules("hostnossl all all 127.0.0.1/32 scram-sha-256")
+	server.rules(rule("hostnossl", "scram-sha-256"))
 	run("clear only", []try{
-		{name: "prefer", tls: source.TLS{Mode: "prefer"}, want: clear},
+		{name: "prefer", tls: source.TLS{Mode: "prefer"}, want: inClear},
 		{name: "require", tls: source.TLS{Mode: "require"}, fail: source.CategoryAuth},
 	})
 
-	server.rules("hostssl all all 127.0.0.1/32 cert")
+	server.rules(rule("hostssl", "cert"))
 	run("by certificate", []try{
 		{name: "with", tls: source.TLS{Mode: "verify-full", CA: ours, Cert: clientCert, Key: clientKey}, want: named},
 		{name: "without", tls: source.TLS{Mode: "verify-full", CA: ours}, fail: source.CategoryAuth},
 	})
 
-	server.rules("host all all 127.0.0.1/32 scram-sha-256")
+	server.rules(rule("host", "scram-sha-256"))
 	server.certificate("legacy.example")
 	server.reload()
 	run("common name", []try{

@@ -111,7 +111,7 @@ func streamAll(p source.Params, q source.Query) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = s.Close() }()
-	if _, err := s.Begin(ctx, time.Now().Add(20*time.Second)); err != nil {
+	if _, err = s.Begin(ctx, time.Now().Add(20*time.Second)); err != nil {
 		return 0, err
 	}
 	rows := 0

@@ -55,9 +55,8 @@ func (d *DB) ExpiredLeases(ctx context.Context, limit int) ([]Lease, error) {
 	if err != nil {
 		return nil, pgerr.Wrap("find expired leases", err)
 	}
-	leases, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Lease, error) {
-		var l Lease
-		err := row.Scan(&l.TenantID, &l.JobID, &l.Token, &l.QueueID, &l.WorkerID, &l.ExpiresAt)
+	leases, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Lease, err error) {
+		err = row.Scan(&l.TenantID, &l.JobID, &l.Token, &l.QueueID, &l.WorkerID, &l.ExpiresAt)
 		l.ExpiresAt = l.ExpiresAt.UTC()
 		return l, err
 	})

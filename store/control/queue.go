@@ -41,9 +41,8 @@ func (d *DB) StrayEntries(ctx context.Context, olderThan time.Duration, limit in
 	if err != nil {
 		return nil, pgerr.Wrap("find stray entries", err)
 	}
-	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (QueueEntry, error) {
-		var e QueueEntry
-		err := row.Scan(&e.ID, &e.TenantID, &e.JobID, &e.ClaimedAt)
+	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e QueueEntry, err error) {
+		err = row.Scan(&e.ID, &e.TenantID, &e.JobID, &e.ClaimedAt)
 		e.ClaimedAt = e.ClaimedAt.UTC()
 		return e, err
 	})

@@ -132,6 +132,20 @@ func (d *DB) RemoveTenant(ctx context.Context, id string) error {
 	return pgerr.Wrap("remove tenant", err)
 }
 
+// ExclusivelyFor runs fn while no other call for the same tenant runs its own, in whatever process. It keeps one
+// connection of the pool meanwhile, so the pool must allow another for fn.
+func (d *DB) ExclusivelyFor(ctx context.Context, id string, fn func(context.Context) error) error {
+	tx, err := d.pool.Begin(ctx)
+	if err != nil {
+		return pgerr.Wrap("begin lock transaction", err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it wrote nothing
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))", id); err != nil {
+		return pgerr.Wrap("lock tenant", err)
+	}
+	return fn(ctx)
+}
+
 func (d *DB) oneTenant(ctx context.Context, query string, args ...any) (Tenant, error) {
 	list, err := d.manyTenants(ctx, query, args...)
 	if err != nil {

@@ -48,8 +48,7 @@ func Wrap(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var known *Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*Error](err); ok {
 		return &Error{Op: op, Category: known.Category, State: known.State, Err: err}
 	}
 	return &Error{Op: op, Category: Of(err), State: State(err), Err: err}
@@ -69,8 +68,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // State returns the SQLSTATE of err, or "".
 func State(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code
 	}
 	return ""
@@ -78,8 +76,7 @@ func State(err error) string {
 
 // Constraint returns the name of the constraint err violates, or "".
 func Constraint(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.ConstraintName
 	}
 	return ""
@@ -87,8 +84,7 @@ func Constraint(err error) string {
 
 // Of returns the category of err.
 func Of(err error) Category {
-	var known *Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*Error](err); ok {
 		return known.Category
 	}
 	if state := State(err); state != "" {
