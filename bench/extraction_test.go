@@ -37,7 +37,7 @@ func BenchmarkExtraction(b *testing.B) {
 		b.Fatal(err)
 	}
 	// As root, the database server runs as an ordinary user and must get to its files.
-	if err := os.Chmod(parent(dir), 0o755); err != nil {
+	if err = os.Chmod(parent(dir), 0o755); err != nil {
 		b.Fatal(err)
 	}
 	d, err := binary.LaunchDev(dir+"/dev", "--no-worker")

@@ -71,11 +71,11 @@ func (c *Config) checkKeys(k *checker) {
 		k.require(isKey(c.Keys.Current.Reveal()), "APP_ENC_KEY", "must be base64 of 32 bytes or more")
 	}
 	k.require(c.Keys.CurrentVersion >= 1, "APP_ENC_KEY_VERSION", "must be 1 or more")
-	seen := []int{c.Keys.CurrentVersion}
+	seen := map[int]bool{c.Keys.CurrentVersion: true}
 	for _, entry := range RetiredKeys(c.Keys.Retired) {
 		k.require(entry.Version >= 1 && isKey(entry.Base64), "APP_ENC_KEYS_RETIRED", "must be version:base64, comma separated, each key of 32 bytes or more")
-		k.require(!slices.Contains(seen, entry.Version), "APP_ENC_KEYS_RETIRED", "names a version twice, or the current one")
-		seen = append(seen, entry.Version)
+		k.require(!seen[entry.Version], "APP_ENC_KEYS_RETIRED", "names a version twice, or the current one")
+		seen[entry.Version] = true
 	}
 }
 

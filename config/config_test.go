@@ -178,7 +178,7 @@ func TestSecretNeverPrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	encoded, err := json.Marshal(cfg)
+	encoded, err := json.Marshal(cfg) //nolint:musttag // how it encodes by accident is the point
 	if err != nil {
 		t.Fatal(err)
 	}

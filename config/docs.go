@@ -23,7 +23,7 @@ func (c *Config) Variables() []Variable {
 	for _, section := range c.sections() {
 		for i := range section.NumField() {
 			field := section.Type().Field(i)
-			_, secret := section.Field(i).Interface().(Secret)
+			_, secret := reflect.TypeAssert[Secret](section.Field(i))
 			out = append(out, Variable{
 				Name:        field.Tag.Get("env"),
 				Section:     section.Type().Name(),
@@ -47,7 +47,7 @@ func (c *Config) sections() []reflect.Value {
 }
 
 func format(v reflect.Value) string {
-	if list, ok := v.Interface().([]string); ok {
+	if list, ok := reflect.TypeAssert[[]string](v); ok {
 		return strings.Join(list, ",")
 	}
 	return fmt.Sprint(v.Interface())

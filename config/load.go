@@ -30,7 +30,7 @@ type Problem struct {
 }
 
 // Problems is every fault found, in the order the variables are documented in.
-type Problems []Problem
+type Problems []Problem //nolint:errname // it is what the user reads: the list of problems
 
 // Error lists all faults, one a line.
 func (p Problems) Error() string {
@@ -65,10 +65,7 @@ func parse(environ []string) (*Config, Problems) {
 	maps.DeleteFunc(vars, func(_, value string) bool { return value == "" })
 	for _, section := range cfg.sections() {
 		err := env.ParseWithOptions(section.Addr().Interface(), env.Options{Environment: vars})
-		var all env.AggregateError
-		if !errors.As(err, &all) {
-			continue
-		}
+		all, _ := errors.AsType[env.AggregateError](err)
 		for _, one := range all.Errors {
 			problems = append(problems, parseProblem(section.Type(), one))
 		}

@@ -31,7 +31,7 @@ func forge(t *testing.T, token string, header, claims map[string]any, sign func(
 			t.Fatal(err)
 		}
 		var members map[string]any
-		if err := json.Unmarshal(raw, &members); err != nil {
+		if err = json.Unmarshal(raw, &members); err != nil {
 			t.Fatal(err)
 		}
 		for name, value := range changes {
@@ -163,7 +163,7 @@ func TestOtherTenantsIDsLookUnknown(t *testing.T) {
 				if p.Code != "FET-1001" {
 					t.Errorf("code %s, want FET-1001", p.Code)
 				}
-				if got.Header.Get("X-Request-Id") == "" {
+				if got.Header.Get("X-Request-ID") == "" {
 					t.Error("no request id")
 				}
 				// The instance holds the path and the request id, which differ by nature.

@@ -25,7 +25,7 @@ func TestDemoLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := p.Wait(blackbox.StartTimeout); err != nil {
+			if err = p.Wait(blackbox.StartTimeout); err != nil {
 				t.Fatal(err)
 			}
 			for _, want := range []string{"200000", "HMAC", "SHA-256", "100%"} {

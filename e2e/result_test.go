@@ -27,8 +27,6 @@ import (
 	"github.com/fetcherhq/fetcher/testkit/blackbox"
 )
 
-const largeTable = "transactions"
-
 // null is what psql prints for NULL here; no sample value looks like it.
 const null = "\x01NULL"
 

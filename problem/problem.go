@@ -84,8 +84,7 @@ func (e *Error) Is(target error) bool {
 
 // CodeOf returns the code of the first *Error in err's chain, or Internal when there is none.
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return Internal

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/exaring/otelpgx"
@@ -72,8 +73,8 @@ func (a *app) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()
 	var errs []error
-	for i := len(a.closers) - 1; i >= 0; i-- {
-		errs = append(errs, a.closers[i](ctx))
+	for _, closer := range slices.Backward(a.closers) {
+		errs = append(errs, closer(ctx))
 	}
 	a.closers = nil
 	return errors.Join(errs...)
@@ -144,7 +145,7 @@ func migrateControl(ctx context.Context, pool *pgxpool.Pool, migrate bool) error
 func (a *app) queryTracer() *otelpgx.Tracer {
 	return otelpgx.NewTracer(
 		otelpgx.WithTracerProvider(a.tel.TracerProvider()), otelpgx.WithMeterProvider(a.tel.MeterProvider()),
-		otelpgx.WithTrimSQLInSpanName(), otelpgx.WithDisableConnectionDetailsInAttributes(),
+		otelpgx.WithDisableConnectionDetailsInAttributes(),
 	)
 }
 

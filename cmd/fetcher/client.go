@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -17,8 +19,8 @@ type apiClient struct {
 	http  *http.Client
 }
 
-// apiProblem is an error answer of the gateway.
-type apiProblem struct {
+// answerError is an error answer of the gateway.
+type answerError struct {
 	Status int    `json:"status"`
 	Code   string `json:"code"`
 	Detail string `json:"detail"`
@@ -28,12 +30,13 @@ type apiProblem struct {
 	} `json:"errors"`
 }
 
-func (p *apiProblem) Error() string {
-	text := fmt.Sprintf("the gateway answered %d %s: %s", p.Status, p.Code, p.Detail)
+func (p *answerError) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "the gateway answered %d %s: %s", p.Status, p.Code, p.Detail)
 	for _, e := range p.Errors {
-		text += fmt.Sprintf("; %s: %s", e.Location, e.Message)
+		fmt.Fprintf(&text, "; %s: %s", e.Location, e.Message)
 	}
-	return text
+	return text.String()
 }
 
 type apiConnection struct {
@@ -76,7 +79,7 @@ type apiJob struct {
 }
 
 // call sends body as JSON (nothing for nil) and decodes the answer into out (nothing for nil). An error answer is an
-// *apiProblem.
+// *answerError.
 func (c *apiClient) call(ctx context.Context, method, path string, header http.Header, body, out any) error {
 	resp, err := c.send(ctx, method, path, header, body)
 	if err != nil {
@@ -106,9 +109,7 @@ func (c *apiClient) send(ctx context.Context, method, path string, header http.H
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -121,7 +122,7 @@ func (c *apiClient) send(ctx context.Context, method, path string, header http.H
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	problem := &apiProblem{Status: resp.StatusCode}
+	problem := &answerError{Status: resp.StatusCode}
 	if err := json.NewDecoder(resp.Body).Decode(problem); err != nil {
 		return nil, fmt.Errorf("%s %s: status %d with an unreadable body: %w", method, path, resp.StatusCode, err)
 	}

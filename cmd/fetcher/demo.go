@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -76,27 +77,27 @@ func freshDemo(ctx context.Context, out io.Writer, binDir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	// As root, the database server runs as an ordinary user, who must get to its files below.
-	if err := os.Chmod(dir, 0o711); err != nil { // #nosec G302
+	if err = os.Chmod(dir, 0o711); err != nil { // #nosec G302
 		return fmt.Errorf("opening the temporary directory: %w", err)
 	}
 	s := newSteps(out)
 	var gateway *devGateway
 	err = s.do("Starting a gateway with an embedded Postgres, an identity service and two tenants", func() (string, error) {
-		var err error
-		gateway, err = startDev(ctx, devOptions{
+		started, failure := startDev(ctx, devOptions{
 			dataDir: dir, listen: "127.0.0.1:0", binDir: binDir, worker: true, disposable: true,
 		})
-		if err != nil {
-			return "", err
+		if failure != nil {
+			return "", failure
 		}
-		return gateway.info.API, nil
+		gateway = started
+		return started.info.API, nil
 	})
 	if err != nil {
 		return err
 	}
 	defer func() {
 		err = errors.Join(err, s.do("Stopping it and removing its files", func() (string, error) {
-			return "nothing is left", gateway.stop()
+			return "nothing is left", gateway.stop(ctx)
 		}))
 	}()
 	return runDemo(ctx, out, layout(dir))
@@ -170,11 +171,12 @@ func (d *demonstration) schema(ctx context.Context) error {
 		if err := d.api.call(ctx, http.MethodGet, "/v1/management/connections/"+d.connection.ID+"/schema", nil, nil, &schema); err != nil {
 			return "", err
 		}
-		text := ""
+		var text strings.Builder
+		fmt.Fprintf(&text, "%d tables", len(schema.Tables))
 		for _, table := range schema.Tables {
-			text += fmt.Sprintf("\n        %-24s %d fields", table.Name, len(table.Fields))
+			fmt.Fprintf(&text, "\n        %-26s %d fields", table.Name, len(table.Fields))
 		}
-		return fmt.Sprintf("%d tables%s", len(schema.Tables), text), nil
+		return text.String(), nil
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -62,18 +63,18 @@ func (d *demonstration) download(ctx context.Context) error {
 	digest, signature := sha256.New(), hmac.New(sha256.New, key)
 	head := &headWriter{limit: 64 << 10}
 	err = d.steps.do("Downloading the result", func() (string, error) {
-		resp, err := d.api.send(ctx, http.MethodGet, "/v1/fetcher/"+d.job.ID+"/result", nil, nil)
-		if err != nil {
-			return "", err
+		resp, failure := d.api.send(ctx, http.MethodGet, "/v1/fetcher/"+d.job.ID+"/result", nil, nil)
+		if failure != nil {
+			return "", failure
 		}
 		defer resp.Body.Close()
-		n, err := io.Copy(io.MultiWriter(digest, signature, head), resp.Body)
-		return fmt.Sprintf("%d bytes, decrypted on the way", n), err
+		n, failure := io.Copy(io.MultiWriter(digest, signature, head), resp.Body)
+		return fmt.Sprintf("%d bytes, decrypted on the way", n), failure
 	})
 	if err != nil {
 		return err
 	}
-	if err := d.verify("SHA-256 digest", digest.Sum(nil), d.job.Result.SHA256); err != nil {
+	if err = d.verify("SHA-256 digest", digest.Sum(nil), d.job.Result.SHA256); err != nil {
 		return err
 	}
 	if err := d.verify("HMAC-SHA256 with the tenant's key", signature.Sum(nil), d.job.ResultHMAC); err != nil {
@@ -94,6 +95,7 @@ func (d *demonstration) verify(what string, got []byte, want string) error {
 // headWriter keeps the first limit bytes of what is written.
 type headWriter struct {
 	bytes.Buffer
+
 	limit int
 }
 
@@ -112,13 +114,13 @@ func firstRows(head []byte) (string, error) {
 			return "", fmt.Errorf("reading the document: %w", err)
 		}
 	}
-	var text string
+	var text strings.Builder
 	for range shownRows {
 		row, err := dec.ReadValue()
 		if err != nil {
 			return "", fmt.Errorf("reading a row: %w", err)
 		}
-		text += "\n        " + string(row)
+		text.WriteString("\n        " + string(row))
 	}
-	return text, nil
+	return text.String(), nil
 }

@@ -33,7 +33,7 @@ func newDev() *cobra.Command {
 				return err
 			}
 			if err := announce(cmd.OutOrStdout(), opts.dataDir, gateway.info); err != nil {
-				return errors.Join(err, gateway.stop())
+				return errors.Join(err, gateway.stop(cmd.Context()))
 			}
 			return gateway.wait(cmd.Context())
 		},

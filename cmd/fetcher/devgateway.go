@@ -46,7 +46,7 @@ func startDev(ctx context.Context, opts devOptions) (*devGateway, error) {
 	}
 	g := &devGateway{opts: opts, dir: layout(opts.dataDir), log: log, done: make(chan error, 1)}
 	if err := g.start(ctx); err != nil {
-		return nil, errors.Join(err, g.stop())
+		return nil, errors.Join(err, g.stop(ctx))
 	}
 	return g, nil
 }
@@ -61,20 +61,20 @@ func (g *devGateway) start(ctx context.Context) error {
 		return fmt.Errorf("starting Postgres: %w", err)
 	}
 	// The server has the directory to itself now. The file is of a run that was killed; whoever waits must not find it.
-	if err := embedded.RemoveDevFile(string(g.dir)); err != nil {
+	if err = embedded.RemoveDevFile(string(g.dir)); err != nil {
 		return err
 	}
 	if g.issuer, err = embedded.NewIssuer(g.dir.identity()); err != nil {
 		return fmt.Errorf("opening the identity service: %w", err)
 	}
-	if err := g.issuer.Start(ctx, ""); err != nil {
+	if err = g.issuer.Start(ctx, ""); err != nil {
 		return fmt.Errorf("starting the identity service: %w", err)
 	}
 	cfg, err := g.configure(ctx)
 	if err != nil {
 		return err
 	}
-	if err := g.populate(ctx, cfg); err != nil {
+	if err = g.populate(ctx, cfg); err != nil {
 		return err
 	}
 	return g.serve(ctx, cfg)
@@ -120,12 +120,12 @@ func (g *devGateway) wait(ctx context.Context) error {
 		g.done <- err
 		ended = errors.New("the service has ended")
 	}
-	return errors.Join(ended, g.stop())
+	return errors.Join(ended, g.stop(ctx))
 }
 
-// stop ends the service, then what it needs. It works on a gateway that started half way.
-func (g *devGateway) stop() error {
-	ctx := context.Background()
+// stop ends the service, then what it needs, also after ctx has ended. It works on a gateway that started half way.
+func (g *devGateway) stop(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	if g.cancel != nil {
 		g.cancel()

@@ -35,21 +35,22 @@ func (g *devGateway) configure(ctx context.Context) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	const on = "true"
 	decided := map[string]string{
-		"DATABASE_URL": database.DSN(), "MULTI_TENANT_ENABLED": "true",
-		"PLUGIN_AUTH_ENABLED": "true", "PLUGIN_AUTH_ADDRESS": g.issuer.URL(),
+		"DATABASE_URL": database.DSN(), "MULTI_TENANT_ENABLED": on,
+		"PLUGIN_AUTH_ENABLED": on, "PLUGIN_AUTH_ADDRESS": g.issuer.URL(),
 	}
 	shared := map[string]string{
 		"APP_ENC_KEY": key, "RESULTS_URL": results, "ALLOW_PRIVATE_HOSTS": "127.0.0.0/8,::1/128", "HEALTH_ADDRESS": "127.0.0.1:0",
 	}
 	own := map[string]string{
-		"SERVER_ADDRESS": g.opts.listen, "READYZ_DRAIN_DELAY_SEC": "0", "SHUTDOWN_GRACE": "5s", "SWAGGER_ENABLED": "true",
+		"SERVER_ADDRESS": g.opts.listen, "READYZ_DRAIN_DELAY_SEC": "0", "SHUTDOWN_GRACE": "5s", "SWAGGER_ENABLED": on,
 		"LOG_FORMAT": "text",
 	}
 	given := env.ToMap(os.Environ())
 	exported := merge(shared, given)
 	maps.Copy(exported, decided)
-	if err := writeEnvFile(g.dir.env(), exported); err != nil {
+	if err = writeEnvFile(g.dir.env(), exported); err != nil {
 		return nil, err
 	}
 	vars := maps.Clone(given)
@@ -97,7 +98,7 @@ func (g *devGateway) populate(ctx context.Context, cfg *config.Config) error {
 		return errDatabaseURL
 	}
 	defer pool.Close()
-	if err := migrateControl(ctx, pool, true); err != nil {
+	if err = migrateControl(ctx, pool, true); err != nil {
 		return err
 	}
 	keys, err := newKeyring(cfg)
@@ -106,7 +107,7 @@ func (g *devGateway) populate(ctx context.Context, cfg *config.Config) error {
 	}
 	admin := tenant.Admin{Control: control.New(pool), Keys: keys}
 	for _, id := range demoTenants() {
-		if err := g.ensureTenant(ctx, admin, id); err != nil {
+		if err = g.ensureTenant(ctx, admin, id); err != nil {
 			return fmt.Errorf("preparing tenant %s: %w", id, err)
 		}
 	}

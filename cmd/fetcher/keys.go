@@ -77,9 +77,9 @@ func newKeyring(cfg *config.Config) (*secret.Keyring, error) {
 	}
 	var retired []secret.Key
 	for _, entry := range config.RetiredKeys(cfg.Keys.Retired) {
-		key, err := secret.ParseKey(entry.Version, entry.Base64)
-		if err != nil {
-			return nil, fmt.Errorf("APP_ENC_KEYS_RETIRED: %w", err)
+		key, failure := secret.ParseKey(entry.Version, entry.Base64)
+		if failure != nil {
+			return nil, fmt.Errorf("APP_ENC_KEYS_RETIRED: %w", failure)
 		}
 		retired = append(retired, key)
 	}

@@ -43,8 +43,7 @@ func run() int {
 		return 0
 	}
 	fmt.Fprintln(os.Stderr, "fetcher:", err)
-	var usage usageError
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}
 	return exitFailure

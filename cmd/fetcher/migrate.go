@@ -33,7 +33,7 @@ func newMigrate() *cobra.Command {
 				return errDatabaseURL
 			}
 			defer pool.Close()
-			if err := migrateControl(cmd.Context(), pool, true); err != nil {
+			if err = migrateControl(cmd.Context(), pool, true); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "control database: up to date")

@@ -49,7 +49,7 @@ func runService(ctx context.Context, cfg *config.Config, role config.Role, logs 
 		return err
 	}
 	if role&config.RoleManager != 0 {
-		if err := a.openGate(ctx); err != nil {
+		if err = a.openGate(ctx); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (a *app) server(role config.Role, health *handlers.Health) (*handlers.Serve
 	var err error
 	if role&config.RoleManager == 0 {
 		opts.Address = s.HealthAddress
-		opts.Handler, err = handlers.NewHealthHandler(health, a.tel.Handler())
+		opts.Handler, err = handlers.NewHealthHandler(health, a.tel.Handler()) //nolint:contextcheck // requests bring theirs
 	} else {
 		opts.Address, opts.TLSCert, opts.TLSKey, opts.DrainDelay = s.Address, s.TLSCert, s.TLSKey, s.DrainDelay.Duration()
 		opts.Handler, err = a.api(health)

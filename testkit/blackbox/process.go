@@ -164,6 +164,7 @@ type Sample struct {
 // Dev is a running `fetcher dev`.
 type Dev struct {
 	*Process
+
 	Binary *Binary
 	Dir    string
 	Info   DevFile
