@@ -18,6 +18,7 @@ import (
 	"github.com/fetcherhq/fetcher/store"
 	"github.com/fetcherhq/fetcher/store/control"
 	"github.com/fetcherhq/fetcher/tenant"
+	"github.com/fetcherhq/fetcher/testkit"
 )
 
 // gated is a source whose reading waits for an advisory lock as long as the table gate says so in the snapshot.
@@ -361,4 +362,41 @@ type panics struct{}
 
 func (panics) Open(context.Context, source.Params, source.Dialer) (source.Session, error) {
 	panic("driver's bug")
+}
+
+// A restart of the server that holds queue, leases and jobs costs no job, completes none twice and loses no event.
+func TestPostgresRestarts(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewServer(t)
+	p := newPlantOn(t, server.PG, append(gated, smallTable)...)
+	open := p.shut()
+	brief := func(o *jobs.WorkerOptions) { o.LeaseTTL, o.Heartbeat = 4*time.Second, time.Second }
+	p.worker(brief)
+	p.worker(brief)
+	p.sweeper()
+	ids := []uuid.UUID{p.submit(request(t, "", "slow")), p.submit(request(t, "", "slow:id"))}
+	p.reading(2)
+	for range 10 {
+		ids = append(ids, p.create(t.Context(), request(t, "", "small")))
+	}
+	server.Restart()
+	open()
+	ended := func(id uuid.UUID) bool {
+		l, err := p.tenants.Acquire(t.Context(), acme)
+		if err != nil { // the database has just come back
+			return false
+		}
+		defer l.Release()
+		job, err := store.NewJobs(l.DB(t.Context())).Get(t.Context(), id)
+		return err == nil && job.Status.Terminal()
+	}
+	for _, id := range ids {
+		p.eventually(func() bool { return ended(id) }, func() string { return "a job has not ended" })
+		if _, doc := p.completed(id); doc == "" || len(p.events(id)) != 1 {
+			t.Errorf("document %q, events %+v", doc, p.events(id))
+		}
+	}
+	if n := len(p.files()); n != len(ids) {
+		t.Errorf("%d objects of %d jobs", n, len(ids))
+	}
 }

@@ -73,7 +73,12 @@ func must[T any](v T, err error) T {
 // newPlant makes a plant whose source database holds what the statements create, and registers it as "src".
 func newPlant(t testing.TB, statements ...string) *plant {
 	t.Helper()
-	pg := testkit.Postgres(t)
+	return newPlantOn(t, testkit.Postgres(t), statements...)
+}
+
+// newPlantOn is newPlant with our own databases on pg.
+func newPlantOn(t testing.TB, pg *testkit.PG, statements ...string) *plant {
+	t.Helper()
 	ctx := t.Context()
 	p := &plant{t: t, dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
 	if testing.Verbose() {
@@ -95,7 +100,7 @@ func newPlant(t testing.TB, statements ...string) *plant {
 			t.Error(err)
 		}
 	})
-	p.source = pg.CreateDatabase(t, testkit.DatabaseOptions{})
+	p.source = testkit.Postgres(t).CreateDatabase(t, testkit.DatabaseOptions{})
 	p.sql = p.open(p.source.DSN)
 	for _, s := range statements {
 		p.exec(s)

@@ -116,6 +116,7 @@ func TestRestartOfATenantsServer(t *testing.T) {
 	server.Start()
 	eventually(t, 20*time.Second, "the held lease works again", func() bool {
 		got, err := name(t.Context(), held)
+		t.Log(err)
 		return err == nil && got == "moved"
 	})
 	eventually(t, 20*time.Second, "new leases are given again", func() bool {

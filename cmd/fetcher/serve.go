@@ -57,7 +57,7 @@ func runService(ctx context.Context, cfg *config.Config, role config.Role, logs 
 	if err != nil {
 		return err
 	}
-	server, err := a.server(role, health)
+	server, err := a.server(role, health) //nolint:contextcheck // requests bring their own
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a *app) server(role config.Role, health *handlers.Health) (*handlers.Serve
 	var err error
 	if role&config.RoleManager == 0 {
 		opts.Address = s.HealthAddress
-		opts.Handler, err = handlers.NewHealthHandler(health, a.tel.Handler()) //nolint:contextcheck // requests bring theirs
+		opts.Handler, err = handlers.NewHealthHandler(health, a.tel.Handler())
 	} else {
 		opts.Address, opts.TLSCert, opts.TLSKey, opts.DrainDelay = s.Address, s.TLSCert, s.TLSKey, s.DrainDelay.Duration()
 		opts.Handler, err = a.api(health)
