@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/telemetry"
 )
 
 const canary = "postgres://user:canary@10.1.2.3/db"
@@ -26,7 +27,11 @@ const canary = "postgres://user:canary@10.1.2.3/db"
 func newEdge(t *testing.T, mount func(e *edge, engine *gin.Engine)) (base string, logs func() string) {
 	t.Helper()
 	var written bytes.Buffer
-	opts := Options{Logger: slog.New(slog.NewJSONHandler(&written, nil)), NewRequestID: func() string { return "id" }}
+	logger, err := telemetry.NewLogger(&written, "info", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{Logger: logger, NewRequestID: func() string { return "id" }}
 	opts.fill()
 	metrics, err := newHTTPMetrics(opts.Meter)
 	if err != nil {

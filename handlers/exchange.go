@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/fetcherhq/fetcher/auth"
+	"github.com/fetcherhq/fetcher/telemetry"
 )
 
 const (
@@ -50,7 +52,8 @@ func (e *edge) begin(c *gin.Context) {
 	}
 	c.Header(headerRequestID, id)
 	ex := &exchange{edge: e, request: c.Request, id: id, path: c.Request.URL.EscapedPath()}
-	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), exchangeKey{}, ex))
+	ctx := telemetry.WithAttrs(c.Request.Context(), slog.String("request_id", id)) // in every line logged for the request
+	c.Request = c.Request.WithContext(context.WithValue(ctx, exchangeKey{}, ex))
 	if c.Request.Body != nil && c.Request.Body != http.NoBody {
 		// Also bounds the draining of a body that no stage reads. Writers that know no deadline are those of tests.
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(e.bodyTimeout))

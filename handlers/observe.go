@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
-	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -80,13 +79,9 @@ func (e *edge) logRequest(ctx context.Context, c *gin.Context, route string, too
 		slog.Int("status", c.Writer.Status()),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 		slog.Int("bytes", max(c.Writer.Size(), 0)),
-		slog.String("request_id", ex.id),
 	}
 	if p := ex.principal; p != nil {
 		attrs = append(attrs, slog.String("tenant", p.TenantID), slog.String("subject", p.Subject))
-	}
-	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
-		attrs = append(attrs, slog.String("trace_id", span.TraceID().String()))
 	}
 	if cut {
 		attrs = append(attrs, slog.Bool("aborted", true))

@@ -134,7 +134,7 @@ func (e *edge) logCause(ctx context.Context, err error, fault *problem.Error, st
 		return
 	}
 	e.log.LogAttrs(ctx, level, "request failed",
-		slog.String("request_id", exchangeOf(ctx).id), slog.String("code", string(fault.Code)), slog.Any("error", err))
+		slog.String("code", string(fault.Code)), slog.Any("error", err))
 }
 
 // refuse ends the request with the answer to err. When part of another answer is already on the wire, the connection

@@ -24,7 +24,7 @@ func (e *edge) recover(c *gin.Context) {
 		}
 		ctx := c.Request.Context()
 		e.log.LogAttrs(ctx, slog.LevelError, "panic",
-			slog.String("request_id", exchangeOf(ctx).id), slog.String("stack", string(debug.Stack())))
+			slog.String("stack", string(debug.Stack())))
 		e.refuse(c, problem.Wrap(fmt.Errorf("panic: %v", v), problem.Internal, ""))
 	}()
 	c.Next()

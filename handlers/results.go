@@ -137,7 +137,7 @@ func (e *edge) stream(ctx context.Context, writer http.ResponseWriter, job *stor
 			return
 		case err != nil:
 			e.log.LogAttrs(ctx, slog.LevelError, "download cut off",
-				slog.String("request_id", exchangeOf(ctx).id), slog.String("job", job.ID.String()),
+				slog.String("job", job.ID.String()),
 				slog.Any("error", resultCause(err)))
 			panic(http.ErrAbortHandler)
 		}

@@ -294,7 +294,10 @@ func TestAccessLog(t *testing.T) {
 		if entry["duration_ms"] == nil || entry["bytes"] == float64(0) {
 			t.Errorf("the line lacks duration or size: %s", line)
 		}
-		for _, member := range []string{"time", "level", "msg", "duration_ms", "bytes"} {
+		if strings.Count(line, `"trace_id"`) != 1 || strings.Count(line, `"request_id"`) != 1 || entry["span_id"] == nil {
+			t.Errorf("the line names its ids other than once: %s", line)
+		}
+		for _, member := range []string{"time", "level", "msg", "duration_ms", "bytes", "span_id"} {
 			delete(entry, member)
 		}
 		want := map[string]any{

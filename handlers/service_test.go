@@ -25,6 +25,7 @@ import (
 	"github.com/fetcherhq/fetcher/source"
 	"github.com/fetcherhq/fetcher/source/postgres"
 	"github.com/fetcherhq/fetcher/store/control"
+	"github.com/fetcherhq/fetcher/telemetry"
 	"github.com/fetcherhq/fetcher/tenant"
 	"github.com/fetcherhq/fetcher/testkit"
 )
@@ -75,7 +76,8 @@ func newService(t *testing.T, change func(*handlers.Options)) *service {
 	s.results, err = results.Open(ctx, "file://"+s.dir, s.keys, results.Options{})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.results.Close()) })
-	log := slog.New(slog.NewJSONHandler(s.logs, nil))
+	log, err := telemetry.NewLogger(s.logs, "info", "json")
+	must(t, err)
 	gate, err := auth.New(ctx, auth.Options{Address: s.issuer.URL(), CacheTTL: 30 * time.Second, Logger: log})
 	must(t, err)
 	t.Cleanup(gate.Close)

@@ -18,8 +18,9 @@ import (
 const (
 	// persistFor is how long an attempt tries to write down its end while the tenant's database is unavailable. The
 	// lease is kept meanwhile. An end that could not be written is forgotten, and the job runs again.
-	persistFor   = time.Minute
-	persistEvery = 500 * time.Millisecond
+	persistFor = time.Minute
+	persistMin = 500 * time.Millisecond // between two tries, doubled up to persistMax
+	persistMax = 4 * time.Second
 
 	maxDoublings = 3 // 1, 2, 4, 8
 	jitter       = 0.2
@@ -33,7 +34,7 @@ var errForgotten = errors.New("jobs: the end of the attempt could not be written
 func (r *run) persist(ctx context.Context, fn func(context.Context, store.Jobs) error) error {
 	try, cancel := context.WithTimeout(context.WithoutCancel(ctx), persistFor)
 	defer cancel()
-	for {
+	for wait := persistMin; ; wait = min(2*wait, persistMax) {
 		if errors.Is(context.Cause(r.held.ctx), errLeaseLost) { //nolint:contextcheck // the lease has a life of its own
 			return errLeaseLost
 		}
@@ -42,7 +43,7 @@ func (r *run) persist(ctx context.Context, fn func(context.Context, store.Jobs) 
 			return err
 		}
 		r.log.LogAttrs(ctx, slog.LevelWarn, "end of attempt not written", slog.Any("error", err))
-		timer := time.NewTimer(persistEvery)
+		timer := time.NewTimer(wait)
 		select {
 		case <-try.Done():
 			timer.Stop()

@@ -76,9 +76,6 @@ func registryOf(o *Options) (registry, error) {
 	return singleRegistry{id: canonical, address: o.Single.DSN}, nil
 }
 
-// maxMoves bounds how often an acquisition starts over because the registry's record changed under it.
-const maxMoves = 4
-
 // errMoved says that the registry's record changed while its pool was being opened.
 var errMoved = errors.New("tenant: the registry record changed")
 
@@ -102,8 +99,9 @@ func (r *Router) Acquire(ctx context.Context, tenantID string) (*Lease, error) {
 	return lease, err
 }
 
+// acquire starts over as long as the registry's record changes while its pool is being opened, and ctx lasts.
 func (r *Router) acquire(ctx context.Context, id string) (*Lease, error) {
-	for range maxMoves {
+	for {
 		rec, err := r.resolver.get(ctx, id)
 		if err != nil {
 			return nil, err
@@ -112,11 +110,13 @@ func (r *Router) acquire(ctx context.Context, id string) (*Lease, error) {
 			return nil, err
 		}
 		lease, err := r.lease(ctx, rec)
-		if !errors.Is(err, errMoved) {
+		switch {
+		case !errors.Is(err, errMoved):
 			return lease, err
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
 		}
 	}
-	return nil, unavailable(errMoved, time.Second)
 }
 
 func (r *Router) lease(ctx context.Context, rec *record) (*Lease, error) {

@@ -72,11 +72,11 @@ Fetcher is ready.
 
 Try it in another terminal:
 
-  TOKEN=$(fetcher dev token --tenant acme --role operator{{.Flag}})
+  TOKEN=$({{.Program}} dev token --tenant acme --role operator{{.Flag}})
   curl -s -H "Authorization: Bearer $TOKEN" {{.Info.API}}/v1/management/connections
-  fetcher demo{{.Flag}}
+  {{.Program}} demo{{.Flag}}
 
-Other commands beside it:  eval "$(fetcher dev env{{.Flag}})"
+Other commands beside it:  eval "$({{.Program}} dev env{{.Flag}})"
 Ready-made tokens for every role are in {{.Dir}}/dev.json. Ctrl-C stops everything; the data stay.
 
 `))
@@ -86,7 +86,7 @@ func announce(out io.Writer, dir string, info embedded.DevFile) error {
 	if dir != defaultDataDir {
 		flag = " --data-dir " + shellQuote(dir)
 	}
-	return banner.Execute(out, map[string]any{"Info": info, "Dir": dir, "Flag": flag})
+	return banner.Execute(out, map[string]any{"Info": info, "Dir": dir, "Flag": flag, "Program": os.Args[0]})
 }
 
 func shellQuote(text string) string {

@@ -52,7 +52,7 @@ func (s *session) Begin(ctx context.Context, deadline time.Time) (string, error)
 }
 
 // begin starts a transaction with every setting the forms of values depend on. They are local to it: behind a pooler
-// the server's session is not ours. The last statement takes the snapshot.
+// the server's session is not ours. The SELECTs take the snapshot.
 func (s *session) begin(ctx context.Context) error {
 	limit, err := s.timeout(ctx)
 	if err != nil {
