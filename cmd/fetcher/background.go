@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/fetcherhq/fetcher/config"
@@ -10,7 +11,7 @@ import (
 )
 
 // background runs what needs no request until ctx ends: the sweeper in every process, jobs in a worker.
-func (a *app) background(ctx context.Context, role config.Role) error {
+func (a *app) background(ctx context.Context, role config.Role) (err error) {
 	queue, err := jobs.NewQueue(a.pool, a.log)
 	if err != nil {
 		return fmt.Errorf("opening the queue: %w", err)
@@ -19,6 +20,11 @@ func (a *app) background(ctx context.Context, role config.Role) error {
 	if err != nil {
 		return fmt.Errorf("building the sweeper: %w", err)
 	}
+	unobserve, err := jobs.ObserveQueue(a.tel.Meter("jobs"), a.control)
+	if err != nil {
+		return fmt.Errorf("measuring the queue: %w", err)
+	}
+	defer func() { err = errors.Join(err, unobserve()) }()
 	sweeper.Start(ctx)
 	defer sweeper.Stop()
 	if role&config.RoleWorker == 0 {
