@@ -83,10 +83,13 @@ func TestImportTable(t *testing.T) {
 	}
 }
 
-// mayImport applies the table; a package's internal/ belongs to it and is judged as it is.
+// mayImport applies the table. What is internal to a package is part of it and of the packages below it.
 func mayImport(pkg, imported string) bool {
-	owner, _, _ := strings.Cut(pkg, "/internal/")
-	return slices.Contains(allowed[owner], imported) || strings.HasPrefix(imported, owner+"/internal/")
+	self, _, _ := strings.Cut(pkg, "/internal/")
+	if owner, _, internal := strings.Cut(imported, "/internal/"); internal {
+		return under([]string{owner}, self)
+	}
+	return slices.Contains(allowed[self], imported)
 }
 
 func under(roots []string, pkg string) bool {
