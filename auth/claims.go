@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"github.com/google/uuid"
+
+	"github.com/fetcherhq/fetcher/tenantid"
 )
 
 // userType is the value of the claim type that marks a person.
@@ -55,30 +56,11 @@ func tenantOf(claims jwt.MapClaims, name string) string {
 	for _, n := range names {
 		if v, ok := claims[n]; ok {
 			id, _ := v.(string)
-			return canonicalTenant(id)
+			canonical, _ := tenantid.Canonical(id)
+			return canonical
 		}
 	}
 	return ""
-}
-
-// canonicalTenant returns id in canonical form, UUIDs in lower case, or nothing if it is not a tenant id.
-func canonicalTenant(id string) string {
-	const maxLength, uuidLength = 128, 36
-	if id == "" || len(id) > maxLength {
-		return ""
-	}
-	for i := range len(id) {
-		switch c := id[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case i > 0 && (c == '_' || c == '-'):
-		default:
-			return ""
-		}
-	}
-	if len(id) == uuidLength && uuid.Validate(id) == nil {
-		return strings.ToLower(id)
-	}
-	return id
 }
 
 // permissionsOf joins the claims permissions (an array) and scope (separated by spaces).

@@ -141,7 +141,7 @@ func (c *Config) checkJobs(k *checker) {
 	k.require(j.Timeout >= time.Second, "JOB_TIMEOUT", "must be 1s or more")
 	k.require(j.MaxResultBytes >= 1, "JOB_MAX_RESULT_BYTES", "must be 1 or more")
 	k.require(j.MaxRows >= 0, "JOB_MAX_ROWS", "must not be negative")
-	k.require(c.Server.ShutdownGrace >= 0, "SHUTDOWN_GRACE", "must not be negative")
+	k.require(c.Server.ShutdownGrace > 0, "SHUTDOWN_GRACE", "must be positive")
 }
 
 func (c *Config) checkSources(k *checker) {

@@ -92,7 +92,7 @@ func TestTokens(t *testing.T) {
 		return mac.Sum(nil)
 	}
 	suspended := d.Tenant("globex").Tokens["admin"]
-	binary.Command(t, d.Env(t), "tenant", "suspend", "globex", "--yes")
+	binary.Command(t, d.Env(t), "tenant", "suspend", "globex")
 
 	const path = "/v1/management/connections"
 	for name, tc := range map[string]struct {

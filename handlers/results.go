@@ -77,6 +77,9 @@ func (e *edge) downloadResult(ctx context.Context, in *idInput) (*downloadOutput
 	if err != nil {
 		return nil, err
 	}
+	tenantID := tenant.FromContext(ctx).TenantID()
+	// A download takes as long as its client likes; it must not hold a pool that may have to close.
+	tenant.FromContext(ctx).Release()
 	tag := `"` + facts.SHA256 + `"`
 	if matches(exchangeOf(ctx).request.Header.Values("If-None-Match"), tag) {
 		return &downloadOutput{Body: func(out huma.Context) {
@@ -84,7 +87,7 @@ func (e *edge) downloadResult(ctx context.Context, in *idInput) (*downloadOutput
 			out.SetStatus(http.StatusNotModified)
 		}}, nil
 	}
-	reader, err := e.opts.Results.OpenReader(ctx, tenant.FromContext(ctx).TenantID(), facts)
+	reader, err := e.opts.Results.OpenReader(ctx, tenantID, facts)
 	if err != nil {
 		return nil, resultFault(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/fetcherhq/fetcher/secret"
 	"github.com/fetcherhq/fetcher/store"
 	"github.com/fetcherhq/fetcher/store/control"
+	"github.com/fetcherhq/fetcher/tenantid"
 )
 
 var (
@@ -39,7 +40,7 @@ type NewTenant struct {
 // date. Errors that may be told apart: ErrID, ErrDSN, control.ErrTenantExists. A creation that failed half way can be
 // repeated.
 func (a Admin) Create(ctx context.Context, n NewTenant) (control.Tenant, error) {
-	id, ok := ValidID(n.ID)
+	id, ok := tenantid.Canonical(n.ID)
 	if !ok {
 		return control.Tenant{}, ErrID
 	}
@@ -88,7 +89,7 @@ func (a Admin) List(ctx context.Context) ([]control.Tenant, error) { return a.Co
 
 // Get returns one tenant, or control.ErrNoTenant.
 func (a Admin) Get(ctx context.Context, tenantID string) (control.Tenant, error) {
-	id, ok := ValidID(tenantID)
+	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return control.Tenant{}, control.ErrNoTenant
 	}
@@ -106,7 +107,7 @@ func (a Admin) Resume(ctx context.Context, tenantID string) (control.Tenant, err
 }
 
 func (a Admin) setStatus(ctx context.Context, tenantID string, s control.TenantStatus) (control.Tenant, error) {
-	id, ok := ValidID(tenantID)
+	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return control.Tenant{}, control.ErrNoTenant
 	}
@@ -115,7 +116,7 @@ func (a Admin) setStatus(ctx context.Context, tenantID string, s control.TenantS
 
 // SetDSN replaces the address of the tenant's database, after it has tried it. Requests on the old one finish.
 func (a Admin) SetDSN(ctx context.Context, tenantID, dsn string) (control.Tenant, error) {
-	id, ok := ValidID(tenantID)
+	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return control.Tenant{}, control.ErrNoTenant
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/tenantid"
 )
 
 // Provision creates a role and a database of its own for the tenant on the control server and returns the address.
@@ -25,7 +26,7 @@ import (
 // over, with a new password: the caller must know that the tenant isn't registered.
 // The control database's user must be allowed to create roles and databases.
 func (a Admin) Provision(ctx context.Context, tenantID string) (dsn string, err error) {
-	id, ok := ValidID(tenantID)
+	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return "", ErrID
 	}
@@ -49,7 +50,7 @@ func (a Admin) Provision(ctx context.Context, tenantID string) (dsn string, err 
 // Deprovision drops the tenant's database and role on the control server, with everything in them, whoever is
 // connected. Nothing is dropped that Provision did not create; what is gone already is no error.
 func (a Admin) Deprovision(ctx context.Context, tenantID string) (err error) {
-	id, ok := ValidID(tenantID)
+	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return ErrID
 	}

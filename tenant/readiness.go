@@ -13,6 +13,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/tenantid"
 )
 
 // Readiness is how a tenant's database stands.
@@ -68,7 +69,7 @@ func newChecks() (*checks, error) {
 // no pool open and evicts none; an outcome is shared for a second by everybody who asks. It takes 2 s at most.
 // Errors are ctx's own and those of Info; a database that is down is an outcome.
 func (r *Router) Readiness(ctx context.Context, tenantID string) (Readiness, error) {
-	id, ok := ValidID(tenantID)
+	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return Readiness{}, unknown()
 	}

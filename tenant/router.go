@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/tenantid"
 )
 
 // Router hands out leases on tenants' databases. It is safe for concurrent use.
@@ -69,7 +70,7 @@ func registryOf(o *Options) (registry, error) {
 	if id == "" {
 		id = "default"
 	}
-	canonical, ok := ValidID(id)
+	canonical, ok := tenantid.Canonical(id)
 	if !ok {
 		return nil, errors.New("tenant router: the single tenant's id is malformed")
 	}
@@ -86,7 +87,7 @@ var errMoved = errors.New("tenant: the registry record changed")
 // FET-1082 while the tenant's database, or the registry about a tenant not seen before, can't be used, and FET-0003
 // when the pools or the connections to the host are used up. The last two tell when to retry.
 func (r *Router) Acquire(ctx context.Context, tenantID string) (*Lease, error) {
-	id, ok := ValidID(tenantID)
+	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return nil, unknown()
 	}
@@ -211,7 +212,7 @@ type Info struct {
 // Info returns the registry's record of the tenant without touching its database. A suspended tenant is no error
 // here. Errors are ctx's own, FET-1081, or FET-1082 while the registry can't be asked about an id not seen before.
 func (r *Router) Info(ctx context.Context, tenantID string) (Info, error) {
-	id, ok := ValidID(tenantID)
+	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return Info{}, unknown()
 	}

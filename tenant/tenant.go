@@ -11,40 +11,23 @@ package tenant
 import (
 	"context"
 	"errors"
-	"regexp"
-	"strings"
 	"sync/atomic"
 
 	"github.com/google/uuid"
 	"gorm.io/gorm"
+
+	"github.com/fetcherhq/fetcher/tenantid"
 )
 
 // ErrReleased is what the database of a lease answers once the lease was released.
 var ErrReleased = errors.New("tenant: the lease was released")
-
-var (
-	idForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
-	uuidForm = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
-)
-
-// ValidID returns the canonical form of a tenant id, and whether it is one. UUIDs are lower-cased; other ids are
-// case-sensitive.
-func ValidID(id string) (canonical string, ok bool) {
-	if !idForm.MatchString(id) {
-		return "", false
-	}
-	if uuidForm.MatchString(id) {
-		return strings.ToLower(id), true
-	}
-	return id, true
-}
 
 // orgNamespace makes organisation ids out of tenant ids. It must never change.
 var orgNamespace = uuid.MustParse("6f4bd0a6-2f5c-4b0b-9d0e-3f2c5a2e8b1d")
 
 // OrgID returns the tenant's id as a UUID: itself when it is one, else a UUIDv5 of it.
 func OrgID(tenantID string) uuid.UUID {
-	if uuidForm.MatchString(tenantID) {
+	if tenantid.IsUUID(tenantID) {
 		return uuid.MustParse(tenantID)
 	}
 	return uuid.NewSHA1(orgNamespace, []byte(tenantID))

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store/control"
+	"github.com/fetcherhq/fetcher/tenantid"
 )
 
 func TestValidID(t *testing.T) {
@@ -31,7 +32,7 @@ func TestValidID(t *testing.T) {
 		"550E8400-E29B-41D4-A716-44665544000X": "550E8400-E29B-41D4-A716-44665544000X",
 		"":                                     "", "-a": "", "_a": "", "a.b": "", "a/b": "", "ä": "", "a\n": "", strings.Repeat("a", 129): "",
 	} {
-		if got, ok := ValidID(id); got != want || ok != (want != "") {
+		if got, ok := tenantid.Canonical(id); got != want || ok != (want != "") {
 			t.Errorf("%q: %q, %v", id, got, ok)
 		}
 	}

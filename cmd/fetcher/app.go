@@ -158,6 +158,9 @@ func (a *app) openRouter(ctx context.Context) error {
 		Logger: a.log, Meter: a.tel.Meter("tenant"), QueryTracer: a.queryTracer(),
 	}
 	if t.Multi {
+		if err := checkRegistry(ctx, a.cfg, tenant.Admin{Control: a.control, Keys: a.keys}); err != nil {
+			return err
+		}
 		opts.Control, opts.Keys = a.control, a.keys
 	} else {
 		opts.Single = &tenant.SingleTenant{ID: singleTenant, DSN: a.singleDSN()}

@@ -47,6 +47,9 @@ func writeEnvFile(path string, variables map[string]string) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
+		if strings.ContainsAny(variables[name], "\n\x00") {
+			return usageError{errors.New(name + " must be one line")}
+		}
 		fmt.Fprintf(&b, "export %s='%s'\n", name, strings.ReplaceAll(variables[name], "'", `'\''`))
 	}
 	return writePrivate(path, b.String())
@@ -60,9 +63,9 @@ func readEnvFile(path string) ([]string, error) {
 	}
 	var environ []string
 	for line := range strings.Lines(string(content)) {
-		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "export "), "=")
+		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "export "), "='")
 		if ok {
-			environ = append(environ, name+"="+strings.ReplaceAll(strings.Trim(value, "'"), `'\''`, "'"))
+			environ = append(environ, name+"="+strings.ReplaceAll(strings.TrimSuffix(value, "'"), `'\''`, "'"))
 		}
 	}
 	return environ, nil

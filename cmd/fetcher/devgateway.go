@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func startDev(ctx context.Context, opts devOptions) (*devGateway, error) {
 	if opts.logs == nil {
 		opts.logs = io.Discard
 	}
-	log, err := telemetry.NewLogger(opts.logs, os.Getenv("LOG_LEVEL"), os.Getenv("LOG_FORMAT"))
+	log, err := telemetry.NewLogger(opts.logs, os.Getenv("LOG_LEVEL"), cmp.Or(os.Getenv("LOG_FORMAT"), devLogFormat))
 	if err != nil {
 		return nil, usageError{fmt.Errorf("LOG_LEVEL or LOG_FORMAT: %w", err)}
 	}

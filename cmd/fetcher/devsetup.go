@@ -16,7 +16,10 @@ import (
 	"github.com/fetcherhq/fetcher/tenant"
 )
 
-const controlDatabase = "fetcher"
+const (
+	controlDatabase = "fetcher"
+	devLogFormat    = "text" // people read it
+)
 
 func demoTenants() []string { return []string{"acme", "globex"} }
 
@@ -43,9 +46,12 @@ func (g *devGateway) configure(ctx context.Context) (*config.Config, error) {
 	shared := map[string]string{
 		"APP_ENC_KEY": key, "RESULTS_URL": results, "ALLOW_PRIVATE_HOSTS": "127.0.0.0/8,::1/128", "HEALTH_ADDRESS": "127.0.0.1:0",
 	}
+	if g.opts.disposable { // what is deleted at the stop must be ours, whatever the caller's environment names
+		maps.Copy(decided, shared)
+	}
 	own := map[string]string{
 		"SERVER_ADDRESS": g.opts.listen, "READYZ_DRAIN_DELAY_SEC": "0", "SHUTDOWN_GRACE": "5s", "SWAGGER_ENABLED": on,
-		"LOG_FORMAT": "text",
+		"LOG_FORMAT": devLogFormat,
 	}
 	given := env.ToMap(os.Environ())
 	exported := merge(shared, given)

@@ -16,6 +16,7 @@ const module = "github.com/fetcherhq/fetcher/"
 // allowed is the import table: which packages of ours each package may import. Tests are exempt.
 var allowed = map[string][]string{
 	"problem":         {},
+	"tenantid":        {},
 	"config":          {},
 	"secret":          {"problem"},
 	"dial":            {"problem"},
@@ -27,8 +28,8 @@ var allowed = map[string][]string{
 	"source/postgres": {"source", "dial", "problem"},
 	"results":         {"secret", "problem"},
 	"extract":         {"source", "results", "dial", "problem"},
-	"tenant":          {"store", "store/control", "secret", "problem"},
-	"auth":            {"problem"},
+	"tenant":          {"tenantid", "store", "store/control", "secret", "problem"},
+	"auth":            {"tenantid", "problem"},
 	"connections":     {"store", "source", "secret", "dial", "problem"},
 	"jobs":            {"tenant", "extract", "connections", "store", "store/control", "source", "results", "secret", "dial", "problem"},
 	"handlers":        {"auth", "tenant", "jobs", "connections", "results", "store", "source", "telemetry", "problem"},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/config"
 	"github.com/fetcherhq/fetcher/secret"
-	"github.com/fetcherhq/fetcher/tenant"
+	"github.com/fetcherhq/fetcher/tenantid"
 )
 
 func newKeys() *cobra.Command {
@@ -46,7 +46,7 @@ func newKeyOf(use, short string, derive func(*secret.Keyring, string) (string, e
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			canonical, ok := tenant.ValidID(id)
+			canonical, ok := tenantid.Canonical(id)
 			if !ok {
 				return usageError{errors.New("--tenant must be a tenant id")}
 			}

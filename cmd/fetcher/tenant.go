@@ -30,12 +30,10 @@ func newTenant() *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().StringVar(&output, "output", "table", "table or json")
-	// Nothing here destroys anything yet that would have to be asked for; scripts may say yes all the same.
-	cmd.PersistentFlags().Bool("yes", false, "do not ask before destroying anything")
 	cmd.AddCommand(newTenantCreate(&output), newTenantList(&output),
-		newTenantChange("show", "Show one tenant", &output, tenant.Admin.Get),
-		newTenantChange("suspend", "Refuse every request of a tenant until it is resumed", &output, tenant.Admin.Suspend),
-		newTenantChange("resume", "Undo suspend", &output, tenant.Admin.Resume),
+		newTenantChange("show", "Show one tenant", &output, plain(tenant.Admin.Get)),
+		newTenantChange("suspend", "Refuse every request of a tenant until it is resumed", &output, plain(tenant.Admin.Suspend)),
+		newTenantChange("resume", "Undo suspend", &output, plain(tenant.Admin.Resume)),
 		newTenantSetDSN(&output),
 	)
 	return cmd
@@ -53,7 +51,10 @@ func newTenantCreate(output *string) *cobra.Command {
 				return usageError{errors.New("give either --dsn or --provision")}
 			}
 			n.ID = args[0]
-			return withAdmin(cmd.Context(), func(ctx context.Context, admin tenant.Admin) error {
+			return withAdmin(cmd.Context(), func(ctx context.Context, cfg *config.Config, admin tenant.Admin) error {
+				if err := checkTenantDSN(cfg, n.DSN); err != nil && !provision {
+					return err
+				}
 				made, err := admin.Create(ctx, n)
 				if err != nil {
 					return fmt.Errorf("creating tenant %s: %w", n.ID, err)
@@ -73,7 +74,7 @@ func newTenantList(output *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List every tenant", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withAdmin(cmd.Context(), func(ctx context.Context, admin tenant.Admin) error {
+			return withAdmin(cmd.Context(), func(ctx context.Context, _ *config.Config, admin tenant.Admin) error {
 				all, err := admin.List(ctx)
 				if err != nil {
 					return fmt.Errorf("listing tenants: %w", err)
@@ -86,13 +87,13 @@ func newTenantList(output *string) *cobra.Command {
 
 // newTenantChange is a command that does one thing with one tenant and prints it.
 func newTenantChange(
-	use, short string, output *string, change func(tenant.Admin, context.Context, string) (control.Tenant, error),
+	use, short string, output *string, change func(context.Context, *config.Config, tenant.Admin, string) (control.Tenant, error),
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " ID", Short: short, Args: oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withAdmin(cmd.Context(), func(ctx context.Context, admin tenant.Admin) error {
-				changed, err := change(admin, ctx, args[0])
+			return withAdmin(cmd.Context(), func(ctx context.Context, cfg *config.Config, admin tenant.Admin) error {
+				changed, err := change(ctx, cfg, admin, args[0])
 				if err != nil {
 					return fmt.Errorf("%s of tenant %s: %w", use, args[0], err)
 				}
@@ -102,12 +103,22 @@ func newTenantChange(
 	}
 }
 
+// plain is a change that the configuration does not matter to.
+func plain(change func(tenant.Admin, context.Context, string) (control.Tenant, error)) func(context.Context, *config.Config, tenant.Admin, string) (control.Tenant, error) {
+	return func(ctx context.Context, _ *config.Config, admin tenant.Admin, id string) (control.Tenant, error) {
+		return change(admin, ctx, id)
+	}
+}
+
 func newTenantSetDSN(output *string) *cobra.Command {
 	var dsn string
 	cmd := newTenantChange("set-dsn", "Give a tenant's database another address or password", output,
-		func(admin tenant.Admin, ctx context.Context, id string) (control.Tenant, error) {
+		func(ctx context.Context, cfg *config.Config, admin tenant.Admin, id string) (control.Tenant, error) {
 			if dsn == "" {
 				return control.Tenant{}, usageError{errors.New("--dsn is required")}
+			}
+			if err := checkTenantDSN(cfg, dsn); err != nil {
+				return control.Tenant{}, err
 			}
 			return admin.SetDSN(ctx, id, dsn)
 		})
@@ -116,7 +127,7 @@ func newTenantSetDSN(output *string) *cobra.Command {
 }
 
 // withAdmin runs f with the registry of DATABASE_URL.
-func withAdmin(ctx context.Context, f func(context.Context, tenant.Admin) error) error {
+func withAdmin(ctx context.Context, f func(context.Context, *config.Config, tenant.Admin) error) error {
 	cfg, err := loadConfig(config.RoleAdmin)
 	if err != nil {
 		return err
@@ -133,7 +144,7 @@ func withAdmin(ctx context.Context, f func(context.Context, tenant.Admin) error)
 	if err := migrateControl(ctx, pool, cfg.Tenants.AutoMigrate); err != nil {
 		return err
 	}
-	return f(ctx, tenant.Admin{Control: control.New(pool), Keys: keys})
+	return f(ctx, cfg, tenant.Admin{Control: control.New(pool), Keys: keys})
 }
 
 // tenantView is a tenant as the commands print it: never its address.
