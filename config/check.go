@@ -2,12 +2,14 @@ package config
 
 import (
 	"encoding/base64"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // minKeyBytes is the least a master key may have: HKDF-SHA256 can't give more strength than went in.
@@ -39,6 +41,10 @@ func (c *Config) check(role Role, parsed Problems) Problems {
 	}
 	c.checkTenants(k)
 	c.checkTelemetry(k)
+	if role&(RoleManager|RoleWorker) != 0 {
+		k.require(isAddress(c.Server.Address), "SERVER_ADDRESS", "must be host:port or :port")
+		k.require(isAddress(c.Server.HealthAddress), "HEALTH_ADDRESS", "must be host:port or :port")
+	}
 	if role&RoleManager != 0 {
 		c.checkServer(k)
 		c.checkAuth(k)
@@ -94,6 +100,7 @@ func (c *Config) checkTenants(k *checker) {
 
 func (c *Config) checkServer(k *checker) {
 	s := c.Server
+	k.require(isProblemBase(s.ProblemBaseURI), "PROBLEM_BASE_URI", "must be an http(s) URL or a path")
 	k.require((s.TLSCert == "") == (s.TLSKey == ""), "SERVER_TLS_CERT", "SERVER_TLS_CERT and SERVER_TLS_KEY come together")
 	k.require(s.MaxBodyBytes >= 1, "MAX_BODY_BYTES", "must be 1 or more")
 	k.require(s.MaxPageLimit >= 1, "MAX_PAGINATION_LIMIT", "must be 1 or more")
@@ -114,20 +121,20 @@ func (c *Config) checkAuth(k *checker) {
 	k.require(a.Address != "", "PLUGIN_AUTH_ADDRESS", "is required when PLUGIN_AUTH_ENABLED is true")
 	for variable, value := range map[string]string{"PLUGIN_AUTH_ADDRESS": a.Address, "PLUGIN_AUTH_JWKS_URL": a.JWKSURL} {
 		if value != "" {
-			k.require(isHTTPURL(value), variable, "must be an http:// or https:// URL")
+			k.require(isHTTPURL(value), variable, "must be an http:// or https:// URL without credentials")
 		}
 	}
+	k.require(!strings.ContainsFunc(a.TenantClaim, unicode.IsSpace), "TENANT_CLAIM", "must be the name of a claim")
 	k.require(a.CacheTTL >= 0, "PLUGIN_AUTH_CACHE_TTL", "must not be negative")
 }
 
 func (c *Config) checkResults(k *checker) {
 	k.require(c.Results.URL.IsSet(), "RESULTS_URL", "is required")
 	if c.Results.URL.IsSet() {
-		u, err := url.Parse(c.Results.URL.Reveal())
-		k.require(err == nil && slices.Contains([]string{"file", "s3"}, u.Scheme), "RESULTS_URL", "must be a file:// or s3:// URL")
+		k.require(isBucketURL(c.Results.URL.Reveal()), "RESULTS_URL", "must be file:///directory or s3://bucket?region=…")
 	}
 	k.require(c.Results.TTL > 0, "RESULT_TTL", "must be positive")
-	k.require(!strings.HasPrefix(c.Results.KeyPrefix, "/"), "RESULTS_KEY_PREFIX", "must not start with a slash")
+	k.require(isKeyPrefix(c.Results.KeyPrefix), "RESULTS_KEY_PREFIX", "must be path segments without . or .., and not start with a slash")
 }
 
 func (c *Config) checkJobs(k *checker) {
@@ -167,8 +174,20 @@ func (c *Config) checkSaaS(k *checker) {
 		k.require(value == "" || strings.HasPrefix(value, "https://"), variable, insist)
 	}
 	if u, err := url.Parse(c.Results.URL.Reveal()); err == nil && u.Scheme == "s3" {
-		k.require(!strings.HasPrefix(u.Query().Get("endpoint"), "http://"), "RESULTS_URL", insist)
+		k.require(encryptedS3(u.Query()), "RESULTS_URL", insist)
 	}
+}
+
+// encryptedS3 reports whether the parameters of an s3 URL leave TLS on: an endpoint of one's own is https, and
+// disable_https, which takes every spelling of a bool, isn't set.
+func encryptedS3(q url.Values) bool {
+	if disabled := q.Get("disable_https"); disabled != "" {
+		if off, err := strconv.ParseBool(disabled); err != nil || off {
+			return false
+		}
+	}
+	endpoint, err := url.Parse(q.Get("endpoint"))
+	return err == nil && (q.Get("endpoint") == "" || endpoint.Scheme == "https")
 }
 
 // EncryptedDSN reports whether a postgres URL insists on TLS.
@@ -212,7 +231,46 @@ func isPostgresURL(text string) bool {
 
 func isHTTPURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+}
+
+func isBucketURL(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	if _, err = url.ParseQuery(u.RawQuery); err != nil {
+		return false
+	}
+	switch u.Scheme {
+	case "file":
+		return u.Host == "" && strings.HasPrefix(u.Path, "/")
+	case "s3":
+		return u.Host != "" && u.User == nil
+	default:
+		return false
+	}
+}
+
+func isKeyPrefix(text string) bool {
+	if strings.HasPrefix(text, "/") {
+		return false
+	}
+	return !slices.ContainsFunc(strings.Split(text, "/"), func(s string) bool { return s == "." || s == ".." })
+}
+
+func isProblemBase(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (isHTTPURL(text) || u.Scheme == "" && u.Host == "" && strings.HasPrefix(u.Path, "/"))
+}
+
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 func isPrefix(text string) bool {

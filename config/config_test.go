@@ -65,9 +65,17 @@ func TestEveryFaultNamesItsVariableAndNoValue(t *testing.T) {
 		{"APP_ENC_KEYS_RETIRED=" + canary, "APP_ENC_KEYS_RETIRED", "must be version:base64, comma separated, each key of 32 bytes or more"},
 		{"APP_ENC_KEYS_RETIRED=1:" + key(), "APP_ENC_KEYS_RETIRED", "names a version twice, or the current one"},
 		{"RESULTS_URL=", "RESULTS_URL", "is required"},
-		{"RESULTS_URL=ftp://" + canary, "RESULTS_URL", "must be a file:// or s3:// URL"},
+		{"RESULTS_URL=ftp://" + canary, "RESULTS_URL", "must be file:///directory or s3://bucket?region=…"},
+		{"RESULTS_URL=s3://?region=x", "RESULTS_URL", "must be file:///directory or s3://bucket?region=…"},
+		{"RESULTS_URL=s3://key:" + canary + "@bucket", "RESULTS_URL", "must be file:///directory or s3://bucket?region=…"},
+		{"RESULTS_URL=s3://bucket?x=%zz", "RESULTS_URL", "must be file:///directory or s3://bucket?region=…"},
+		{"RESULTS_URL=file://relative", "RESULTS_URL", "must be file:///directory or s3://bucket?region=…"},
+		{"RESULTS_KEY_PREFIX=../x", "RESULTS_KEY_PREFIX", "must be path segments without . or .., and not start with a slash"},
+		{"SERVER_ADDRESS=foo", "SERVER_ADDRESS", "must be host:port or :port"},
+		{"HEALTH_ADDRESS=:70000", "HEALTH_ADDRESS", "must be host:port or :port"},
+		{"PROBLEM_BASE_URI=javascript:x", "PROBLEM_BASE_URI", "must be an http(s) URL or a path"},
 		{"RESULT_TTL=0s", "RESULT_TTL", "must be positive"},
-		{"RESULTS_KEY_PREFIX=/a", "RESULTS_KEY_PREFIX", "must not start with a slash"},
+		{"RESULTS_KEY_PREFIX=/a", "RESULTS_KEY_PREFIX", "must be path segments without . or .., and not start with a slash"},
 		{"MAX_BODY_BYTES=1MB", "MAX_BODY_BYTES", "must be a number of bytes, or a number with KiB, MiB, GiB or TiB"},
 		{"MAX_BODY_BYTES=9999999999TiB", "MAX_BODY_BYTES", "must be a number of bytes, or a number with KiB, MiB, GiB or TiB"},
 		{"MAX_BODY_BYTES=0", "MAX_BODY_BYTES", "must be 1 or more"},
@@ -118,6 +126,20 @@ func TestEveryFaultNamesItsVariableAndNoValue(t *testing.T) {
 	}
 }
 
+func TestIdentityServiceFaults(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string]string{
+		"PLUGIN_AUTH_ADDRESS=http://u:" + canary + "@h": "PLUGIN_AUTH_ADDRESS: must be an http:// or https:// URL without credentials",
+		"PLUGIN_AUTH_JWKS_URL=ftp://h":                  "PLUGIN_AUTH_JWKS_URL: must be an http:// or https:// URL without credentials",
+		"TENANT_CLAIM=a b":                              "TENANT_CLAIM: must be the name of a claim",
+	} {
+		_, err := config.Load(sound("PLUGIN_AUTH_ENABLED=true", "PLUGIN_AUTH_ADDRESS=http://h", set), every)
+		if diff := cmp.Diff("the configuration is not valid:\n  "+want, fmt.Sprint(err)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 func TestAllFaultsAtOnceInDocumentedOrder(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load([]string{"LOG_LEVEL=x", "MAX_BODY_BYTES=x", "JOB_TIMEOUT=x"}, every)
@@ -146,6 +168,33 @@ func TestSaaSInsistsOnTLS(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"DATABASE_URL", "PLUGIN_AUTH_ADDRESS", "RESULTS_URL"}, variables); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestSaaSResultsStorage(t *testing.T) {
+	t.Parallel()
+	refused := "the configuration is not valid:\n  RESULTS_URL: must be TLS with DEPLOYMENT_MODE=saas"
+	for url, want := range map[string]string{
+		"file:///var/lib/fetcher/results":            "<nil>",
+		"s3://b":                                     "<nil>",
+		"s3://b?endpoint=":                           "<nil>",
+		"s3://b?endpoint=https://s3":                 "<nil>",
+		"s3://b?disable_https=false":                 "<nil>",
+		"s3://b?endpoint=http://s3":                  refused,
+		"s3://b?endpoint=HTTP%3A%2F%2Fs3":            refused,
+		"s3://b?endpoint=s3:9000":                    refused,
+		"s3://b?disable_https=true":                  refused,
+		"s3://b?disable_https=1":                     refused,
+		"s3://b?disable_https=maybe":                 refused,
+		"s3://b?endpoint=https://s3&disable_https=T": refused,
+	} {
+		_, err := config.Load(sound("DEPLOYMENT_MODE=saas", "DATABASE_URL=postgres://u@db/x?sslmode=require", "RESULTS_URL="+url), every)
+		if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
+			t.Errorf("%s: %s", url, diff)
+		}
+		if _, err := config.Load(sound("RESULTS_URL="+url), every); err != nil {
+			t.Errorf("%s in local mode: %v", url, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/secret"
 	"github.com/fetcherhq/fetcher/source"
 	"github.com/fetcherhq/fetcher/store"
@@ -53,7 +54,8 @@ func (s *Service) sealAll(tenantID string, c *store.Connection, in Input) error 
 }
 
 // Params opens the secrets of a tenant's connection and returns how to reach it. It fails when a secret was sealed for
-// another tenant, connection or field, or under a key that is not in the ring; the error names the field only.
+// another tenant, connection or field, or under a key that is not in the ring; the error names the field only. A stored
+// TLS mode that is not allowed any more is FET-0413.
 func (s *Service) Params(tenantID string, c *store.Connection) (source.Params, error) {
 	options, _ := kindOptions(source.Kind(c.Kind), c.Metadata, c.DatabaseName)
 	p := source.Params{
@@ -64,6 +66,9 @@ func (s *Service) Params(tenantID string, c *store.Connection) (source.Params, e
 	}
 	if c.SSLMode != nil {
 		p.TLS.Mode = *c.SSLMode
+	}
+	if s.opts.RequireTLS && !source.Encrypts(p.Kind, p.TLS.Mode) {
+		return source.Params{}, problem.New(problem.SSLModeInvalid, "the connection's TLS mode may leave it unencrypted, which is not allowed here")
 	}
 	for _, f := range []struct {
 		field  string

@@ -15,6 +15,7 @@ import (
 	"github.com/fetcherhq/fetcher/connections"
 	"github.com/fetcherhq/fetcher/dial"
 	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/secret"
 	"github.com/fetcherhq/fetcher/source"
 	"github.com/fetcherhq/fetcher/source/postgres"
 	"github.com/fetcherhq/fetcher/store"
@@ -26,6 +27,7 @@ type peer struct {
 	testkit.Database
 
 	rows store.Connections
+	keys *secret.Keyring
 	s    *connections.Service
 }
 
@@ -46,6 +48,10 @@ func newPeer(t *testing.T, opts connections.Options) peer {
 	if opts.Drivers == nil {
 		opts.Drivers = source.Drivers{source.PostgreSQL: postgres.New()}
 	}
+	if opts.Keys == nil {
+		opts.Keys = keyring(t)
+	}
+	p.keys = opts.Keys
 	p.s = service(t, opts, "127.0.0.0/8", "::1", ".invalid")
 	return p
 }
@@ -337,5 +343,44 @@ func TestUnreadableSecretsAreOurFault(t *testing.T) {
 	}
 	if _, err = s.Test(t.Context(), "globex", stored); problem.CodeOf(err) != problem.Internal {
 		t.Errorf("another tenant's row: %v", err)
+	}
+}
+
+// Forbidding unencrypted connections also holds for those that were stored before.
+func TestStoredModeMustEncrypt(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, connections.Options{})
+	opts := connections.Options{Keys: p.keys, Drivers: source.Drivers{source.PostgreSQL: postgres.New()}, RequireTLS: true}
+	strict := service(t, opts, "127.0.0.0/8", "::1")
+	const refused = string(problem.SSLModeInvalid) + " the connection's TLS mode may leave it unencrypted, which is not allowed here"
+	for name, tt := range map[string]struct {
+		mode *string
+		want string
+	}{
+		"none":    {nil, refused},
+		"disable": {new("disable"), refused},
+		"prefer":  {new("prefer"), refused},
+		"require": {new("require"), refusal(source.CategoryTLS)}, // the server has no certificate
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := p.connection(t, func(in *connections.Input) {
+				in.ConfigName = new("mode-" + name)
+				if tt.mode != nil {
+					in.SSL = &connections.SSLInput{Mode: tt.mode}
+				}
+			})
+			if _, err := strict.Test(t.Context(), tenant, c); told(t, err) != tt.want {
+				t.Errorf("test: %v, want %s", err, tt.want)
+			}
+			if _, err := strict.Schema(t.Context(), tenant, c); told(t, err) != tt.want {
+				t.Errorf("schema: %v, want %s", err, tt.want)
+			}
+			if tt.mode == nil || *tt.mode != "require" {
+				if _, err := p.s.Test(t.Context(), tenant, c); err != nil {
+					t.Errorf("where it is allowed: %v", err)
+				}
+			}
+		})
 	}
 }

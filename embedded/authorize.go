@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -58,6 +59,9 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]bool{"authorized": decide(claims, q)})
 }
 
+// clockSkew is what the gateway allows too: it would be odd to refuse there what passed here.
+const clockSkew = 30 * time.Second
+
 // verify accepts a bare token, as the gateway sends it, and one after "Bearer".
 func (i *Issuer) verify(header string) (jwt.MapClaims, error) {
 	token := header
@@ -71,7 +75,7 @@ func (i *Issuer) verify(header string) (jwt.MapClaims, error) {
 	_, err := jwt.ParseWithClaims(token, claims,
 		func(*jwt.Token) (any, error) { return &i.key.PublicKey, nil },
 		jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}),
-		jwt.WithIssuer(i.URL()), jwt.WithExpirationRequired(), jwt.WithTimeFunc(i.now))
+		jwt.WithIssuer(i.URL()), jwt.WithExpirationRequired(), jwt.WithTimeFunc(i.now), jwt.WithLeeway(clockSkew))
 	if err != nil {
 		return nil, err
 	}

@@ -308,6 +308,14 @@ func TestFailures(t *testing.T) {
 			extract.Failure{Code: problem.DataRequestInvalid, Message: "the format is not supported"},
 		},
 		{
+			"panic", &script{openPanic: "password"}, nil,
+			extract.Failure{Code: problem.Internal, Message: "something unforeseen happened", Transient: true},
+		},
+		{
+			"unforeseen", &script{tables: map[string]table{"t": {rows: 2, err: errors.New("host 10.1.2.3")}}}, nil,
+			extract.Failure{Code: problem.Internal, Message: `something unforeseen happened: datasource "d", table "t"`, Datasource: "d", Table: "t", Transient: true},
+		},
+		{
 			"storage", &script{tables: map[string]table{"t": good}}, func(j *extract.Job) { j.Key = "\xff" },
 			extract.Failure{Code: problem.Unavailable, Message: "the results storage is unavailable", Transient: true},
 		},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -65,8 +64,13 @@ func asFailure(err error, p place, filtered bool) *Failure {
 		f.Err = err
 		return f
 	}
-	return p.failure(problem.Internal, err, "something unforeseen happened")
+	f = p.failure(problem.Internal, err, unforeseen)
+	f.Transient = true
+	return f
 }
+
+// unforeseen is all that is told of an error without a code. It may have been bad luck, so another attempt follows.
+const unforeseen = "something unforeseen happened"
 
 func ofSource(s *source.Error, p place, filtered bool) *Failure {
 	f := func(code problem.Code, message string) *Failure {
@@ -102,7 +106,7 @@ func ofSource(s *source.Error, p place, filtered bool) *Failure {
 func ofStorage(err error) *Failure {
 	f := &Failure{Code: problem.Unavailable, Message: "the results storage is unavailable", Transient: true, Err: err}
 	if !errors.Is(err, results.ErrUnavailable) && !errors.Is(err, results.ErrExists) {
-		f.Code, f.Message, f.Transient = problem.Internal, "something unforeseen happened", false
+		f.Code, f.Message = problem.Internal, unforeseen
 	}
 	return f
 }
@@ -122,12 +126,8 @@ func guard(f func() error) (err error) {
 		if v == nil {
 			return
 		}
-		what := fmt.Sprintf("%T", v) // a panic's own words may quote a value
-		if e, ok := v.(runtime.Error); ok {
-			what = e.Error()
-		}
 		err = &Failure{
-			Code: problem.Internal, Message: "something unforeseen happened", Err: fmt.Errorf("panic: %s\n%s", what, debug.Stack()),
+			Code: problem.Internal, Message: unforeseen, Transient: true, Err: fmt.Errorf("%w\n%s", problem.Panicked(v), debug.Stack()),
 		}
 	}()
 	return f()

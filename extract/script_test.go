@@ -16,6 +16,7 @@ type script struct {
 	tables map[string]table
 
 	openErr, beginErr error
+	openPanic         any
 	opened, running   atomic.Int32
 	peak              atomic.Int32
 	closed            atomic.Int32
@@ -31,6 +32,9 @@ type table struct {
 }
 
 func (s *script) Open(context.Context, source.Params, source.Dialer) (source.Session, error) {
+	if s.openPanic != nil {
+		panic(s.openPanic)
+	}
 	if s.openErr != nil {
 		return nil, s.openErr
 	}

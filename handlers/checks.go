@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store"
 )
 
@@ -157,7 +158,7 @@ func (r *checkRunner) one(ctx context.Context, c Check) CheckResult {
 func (r *checkRunner) guarded(ctx context.Context, c Check) (result CheckResult) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.log.ErrorContext(ctx, "readiness check panicked", "check", c.Name, "panic", v)
+			r.log.ErrorContext(ctx, "readiness check panicked", "check", c.Name, "error", problem.Panicked(v))
 			result = CheckResult{Status: StatusDown, Error: "failed"}
 		}
 	}()

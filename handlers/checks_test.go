@@ -62,6 +62,19 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// TestPanicOfACheckIsNotQuoted: a panic's words may hold anything.
+func TestPanicOfACheckIsNotQuoted(t *testing.T) {
+	t.Parallel()
+	var logs bytes.Buffer
+	r := newCheckRunner([]Check{{"a", true, func(context.Context) CheckResult { panic("password") }}}, slog.New(slog.NewTextHandler(&logs, nil)))
+	if _, ready := r.results(t.Context()); ready {
+		t.Error("ready")
+	}
+	if got := logs.String(); strings.Contains(got, "password") || !strings.Contains(got, `error="panic: string"`) {
+		t.Errorf("log: %s", got)
+	}
+}
+
 // TestChecksAreShared asks from many sides at once, one of which leaves at once.
 func TestChecksAreShared(t *testing.T) {
 	t.Parallel()

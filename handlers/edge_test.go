@@ -162,6 +162,9 @@ func TestPanics(t *testing.T) {
 		}
 	}
 	written := logs()
+	if strings.Contains(written, canary) {
+		t.Errorf("the log quotes a panic: %s", written)
+	}
 	if got := strings.Count(written, `"msg":"panic"`); got != 2 {
 		t.Errorf("%d panics in the log, want 2: %s", got, written)
 	}

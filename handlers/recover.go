@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -25,7 +24,7 @@ func (e *edge) recover(c *gin.Context) {
 		ctx := c.Request.Context()
 		e.log.LogAttrs(ctx, slog.LevelError, "panic",
 			slog.String("stack", string(debug.Stack())))
-		e.refuse(c, problem.Wrap(fmt.Errorf("panic: %v", v), problem.Internal, ""))
+		e.refuse(c, problem.Wrap(problem.Panicked(v), problem.Internal, ""))
 	}()
 	c.Next()
 }

@@ -3,6 +3,8 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/fetcherhq/fetcher/connections"
@@ -16,7 +18,7 @@ import (
 // the answer, so that a burst of them does not become a burst of connections.
 func (s *Service) checkOnce(ctx context.Context, tenantID string, req Request, found map[string]*store.Connection) error {
 	answer := s.checks.DoChan(tenantID+"/"+req.Hash, func() (any, error) {
-		return nil, s.check(context.WithoutCancel(ctx), tenantID, req, found) // bounded by itself
+		return nil, guard(func() error { return s.check(context.WithoutCancel(ctx), tenantID, req, found) }) // bounded by itself
 	})
 	select {
 	case a := <-answer:
@@ -24,6 +26,16 @@ func (s *Service) checkOnce(ctx context.Context, tenantID string, req Request, f
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// guard turns a panic, of a driver, into FET-0002: on a goroutine of our own it would end the process.
+func guard(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = problem.Wrap(fmt.Errorf("%w\n%s", problem.Panicked(v), debug.Stack()), problem.Internal, "")
+		}
+	}()
+	return f()
 }
 
 // verdict is what the check of one datasource found.
@@ -38,7 +50,14 @@ func (s *Service) check(ctx context.Context, tenantID string, req Request, found
 	verdicts := make([]verdict, len(req.Datasources))
 	var wg sync.WaitGroup
 	for i, d := range req.Datasources {
-		wg.Go(func() { verdicts[i] = s.checkDatasource(ctx, tenantID, d, found[d.Name]) })
+		wg.Go(func() {
+			if err := guard(func() error {
+				verdicts[i] = s.checkDatasource(ctx, tenantID, d, found[d.Name])
+				return nil
+			}); err != nil {
+				verdicts[i].err = err
+			}
+		})
 	}
 	wg.Wait()
 	var gravest error

@@ -22,4 +22,8 @@ const (
 	leaseTTL    = 15 * time.Second
 	heartbeat   = 5 * time.Second
 	rowPatience = time.Minute // after which an entry without a job row is dropped
+
+	controlTimeout = 3 * time.Second // for one question to the control database
+	createTimeout  = 4 * time.Second // for a new job's entry, the wait for an identical request's included
+	sweepTimeout   = 5 * time.Second // for one sweep; the next one goes on
 )

@@ -24,7 +24,9 @@ type held struct {
 // take takes the job's lease and keeps it. Nil without an error: somebody else has it.
 func (w *Worker) take(ctx context.Context, entry *river.Job[entryArgs]) (*held, error) {
 	token, asked := uuid.New(), time.Now()
-	taken, err := w.opts.Leases.TakeLease(ctx, control.Lease{
+	asking, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	taken, err := w.opts.Leases.TakeLease(asking, control.Lease{
 		TenantID: entry.Args.TenantID, JobID: entry.Args.JobID, Token: token, QueueID: entry.ID, WorkerID: w.opts.ID,
 	}, w.opts.LeaseTTL)
 	if err != nil || !taken {
@@ -43,7 +45,7 @@ func (w *Worker) take(ctx context.Context, entry *river.Job[entryArgs]) (*held, 
 		if lost {
 			return
 		}
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.opts.Heartbeat)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(w.opts.Heartbeat, controlTimeout))
 		defer cancel()
 		_ = w.opts.Leases.DropLease(last, token) // it expires otherwise
 	}}, nil
@@ -62,7 +64,8 @@ func (w *Worker) keep(ctx context.Context, token uuid.UUID, expires time.Time, l
 		case <-timer.C:
 		}
 		asked := time.Now()
-		renewal, cancel := context.WithDeadline(ctx, expires)
+		// A question that hangs leaves time for another one.
+		renewal, cancel := context.WithTimeout(ctx, min(w.opts.Heartbeat/2, time.Until(expires)))
 		ok, err := w.opts.Leases.RenewLease(renewal, token, w.opts.LeaseTTL)
 		cancel()
 		retry := w.opts.Heartbeat / 5

@@ -19,11 +19,8 @@ import (
 	"github.com/fetcherhq/fetcher/store"
 )
 
-// Priorities of entries: a worker takes the smaller ones first.
-const (
-	PriorityNormal = 1
-	PriorityLeast  = 4
-)
+// PriorityNormal is the priority of entries. A worker takes those of smaller ones first.
+const PriorityNormal = 1
 
 const (
 	queueName = "extract"
@@ -62,13 +59,16 @@ func NewQueue(pool *pgxpool.Pool, logger *slog.Logger) (*Queue, error) {
 	return &Queue{client: client}, nil
 }
 
-// Enqueue writes the entry of a job, with the trace of ctx. It commits on its own.
+// Enqueue writes the entry of a job, with the trace of ctx. It commits on its own. When the queue does not answer within
+// 3 s, as at any other failure, the error is FET-0003.
 func (q *Queue) Enqueue(ctx context.Context, tenantID string, job uuid.UUID, priority int) error {
 	args := entryArgs{TenantID: tenantID, JobID: job}
 	carrier := propagation.MapCarrier{}
 	if (propagation.TraceContext{}).Inject(ctx, carrier); len(carrier) > 0 {
 		args.Trace = carrier
 	}
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
 	if _, err := q.client.Insert(ctx, args, insertOptions(priority)); err != nil {
 		return problem.Wrap(store.Cause("enqueue job", err), problem.Unavailable, "the queue is unavailable").After(retryAfter)
 	}

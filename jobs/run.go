@@ -30,6 +30,7 @@ type run struct {
 	tenant string
 	id     uuid.UUID
 	held   *held
+	last   context.Context // for what must still be done after a stop; ends a little later than that
 	log    *slog.Logger
 	job    *store.Job // as claimed
 	begun  time.Time
@@ -55,6 +56,8 @@ func (r *run) claimAndRun(ctx context.Context) (disposition, error) {
 	switch {
 	case errors.Is(err, store.ErrTerminal):
 		return done(), nil
+	case errors.Is(err, store.ErrTooEarly):
+		return later(r.job.NextAttemptAt.Sub(r.now())), nil
 	case errors.Is(err, store.ErrExhausted):
 		return r.fail(ctx, &extract.Failure{
 			Code:    problem.JobAttemptsUsedUp,
@@ -135,10 +138,7 @@ func (r *run) plan(ctx context.Context) (extract.Job, error) {
 			}
 		}
 		if d.Params, err = r.opts.Connections.Params(r.tenant, c); err != nil {
-			return extract.Job{}, &extract.Failure{
-				Code: problem.Internal, Message: fmt.Sprintf("the connection's secrets can't be opened: datasource %q", d.Name),
-				Datasource: d.Name, Transient: true, Err: err,
-			}
+			return extract.Job{}, unusable(d.Name, err)
 		}
 	}
 	job := extract.Job{
@@ -149,6 +149,19 @@ func (r *run) plan(ctx context.Context) (extract.Job, error) {
 		job.Owned = r.owned
 	}
 	return job, nil
+}
+
+// unusable is the failure of a connection whose parameters are not to be had: forbidden by now, or not to be read.
+func unusable(datasource string, err error) *extract.Failure {
+	if p, ok := errors.AsType[*problem.Error](err); ok && p.Code == problem.SSLModeInvalid {
+		return &extract.Failure{
+			Code: p.Code, Message: fmt.Sprintf("%s: datasource %q", p.Detail, datasource), Datasource: datasource, Err: err,
+		}
+	}
+	return &extract.Failure{
+		Code: problem.Internal, Message: fmt.Sprintf("the connection's secrets can't be opened: datasource %q", datasource),
+		Datasource: datasource, Transient: true, Err: err,
+	}
 }
 
 func (r *run) connections(ctx context.Context, sources []extract.Datasource) (map[string]*store.Connection, error) {

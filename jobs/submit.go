@@ -74,7 +74,10 @@ func (s *Service) Submit(ctx context.Context, lease *tenant.Lease, req Request) 
 		ID: id, RequestHash: req.Hash, Metadata: req.Metadata, MappedFields: req.MappedFields, Filters: req.Filters,
 		Output: req.Output, Source: req.Source,
 	}
+	latest := time.Now().Add(createTimeout)
 	existing, err = rows.CreateOnce(ctx, job, s.opts.DedupWindow, func(ctx context.Context) error {
+		ctx, cancel := context.WithDeadline(ctx, latest)
+		defer cancel()
 		return s.opts.Queue.Enqueue(ctx, lease.TenantID(), id, PriorityNormal)
 	})
 	if err != nil {

@@ -37,6 +37,8 @@ type Sweeper struct {
 	metrics *metrics
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
+
+	suspects map[int64]time.Time // entries that looked stray in the sweep before, with when they were taken
 }
 
 // sweepBatch bounds one sweep's work of each kind; the next one goes on.
@@ -88,8 +90,12 @@ func (s *Sweeper) Stop() {
 	s.wg.Wait()
 }
 
-// Sweep looks once and returns how many jobs it put back.
+// Sweep looks once and returns how many jobs it put back. A stray entry is put back by the second sweep in a row that
+// finds it: for a moment after a run, until the queue has written down its outcome, every entry looks like one. Sweeps of
+// one sweeper must not overlap; none takes longer than 5 s.
 func (s *Sweeper) Sweep(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
 	leases, err := s.sweepLeases(ctx)
 	strays, failed := s.sweepStrays(ctx)
 	return leases + strays, errors.Join(err, failed)
@@ -126,7 +132,13 @@ func (s *Sweeper) takeLease(ctx context.Context, tx pgx.Tx, l control.Lease) (bo
 
 func (s *Sweeper) sweepStrays(ctx context.Context) (n int, err error) {
 	strays, err := s.opts.Control.StrayEntries(ctx, s.opts.StrayAfter, sweepBatch)
+	suspects := s.suspects
+	s.suspects = map[int64]time.Time{}
 	for _, e := range strays {
+		s.suspects[e.ID] = e.ClaimedAt
+		if before, ok := suspects[e.ID]; !ok || !before.Equal(e.ClaimedAt) {
+			continue
+		}
 		back, failed := s.putBack(ctx, e, func(tx pgx.Tx) (bool, error) {
 			discarded := s.opts.Control.DiscardEntry(ctx, tx, e.ID)
 			if errors.Is(discarded, control.ErrEntryNotRunning) {

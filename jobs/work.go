@@ -62,7 +62,9 @@ func (w *Worker) handle(ctx context.Context, entry *river.Job[entryArgs], log *s
 		return done(), nil // somebody else runs it, under an entry of their own
 	}
 	defer held.drop()
-	r := &run{Worker: w, tenant: entry.Args.TenantID, id: entry.Args.JobID, held: held, log: log}
+	last, release := lingering(ctx, w.opts.Linger)
+	defer release()
+	r := &run{Worker: w, tenant: entry.Args.TenantID, id: entry.Args.JobID, held: held, last: last, log: log}
 	d, err := r.claimAndRun(held.ctx) //nolint:contextcheck // made of ctx, and ends with the lease
 	if err == nil {
 		return d, nil
@@ -77,6 +79,16 @@ func (w *Worker) handle(ctx context.Context, entry *river.Job[entryArgs], log *s
 		return later(0), nil // stopping, before anything was begun
 	}
 	return later(unavailableDelay), err
+}
+
+// lingering returns a context that ends the given time after ctx has, or when it is released.
+func lingering(ctx context.Context, d time.Duration) (last context.Context, release func()) {
+	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
+	return last, func() {
+		stop()
+		cancel()
+	}
 }
 
 // unseen tells whether there is no sign of the job: no row, or not even a tenant.

@@ -53,6 +53,7 @@ type WorkerOptions struct {
 	MaxRows      int64         // of a job; no limit
 	ResultTTL    time.Duration // 7 days
 	Grace        time.Duration // for running jobs when stopping; 30 s
+	Linger       time.Duration // after that, to put back those that have not ended; 8 s
 
 	LeaseTTL    time.Duration // 15 s
 	Heartbeat   time.Duration // between renewals; 5 s
@@ -80,6 +81,7 @@ func (o WorkerOptions) withDefaults() WorkerOptions {
 	orElse(&o.MaxBytes, 10<<30)
 	orElse(&o.ResultTTL, 7*24*time.Hour)
 	orElse(&o.Grace, 30*time.Second)
+	orElse(&o.Linger, 8*time.Second)
 	orElse(&o.LeaseTTL, leaseTTL)
 	orElse(&o.Heartbeat, heartbeat)
 	orElse(&o.RetryUnit, time.Second)
@@ -119,6 +121,7 @@ const (
 	rescueAfter     = 7 * 24 * time.Hour
 	keepFinished    = time.Hour
 	keepDiscarded   = 24 * time.Hour
+	stopMargin      = 2 * time.Second // for the queue to take note
 	instrumentation = "github.com/fetcherhq/fetcher/jobs"
 )
 
@@ -166,13 +169,20 @@ func (w *Worker) Start(ctx context.Context) error {
 }
 
 // Stop takes no more jobs, lets those that run finish for the grace period, puts the rest back without spending an
-// attempt, and returns when all is done. When ctx ends the grace period does too.
+// attempt, and returns when all is done. When ctx ends the grace period does too. What can't be put back in time, or
+// told to the queue, is left to the sweeper: Stop takes no longer than grace and linger and a moment, and fails then.
 func (w *Worker) Stop(ctx context.Context) error {
-	err := w.client.Stop(ctx)
+	patient, cancel := context.WithTimeout(ctx, w.opts.Grace+w.opts.Linger+stopMargin)
+	defer cancel()
+	err := w.client.Stop(patient)
 	if err == nil {
 		return nil
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), persistFor)
+	rest := w.opts.Linger + stopMargin
+	if ctx.Err() == nil {
+		rest = 0 // all of it has passed
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), rest)
 	defer cancel()
 	if err := w.client.StopAndCancel(last); err != nil {
 		return fmt.Errorf("stop worker: %w", err)

@@ -73,7 +73,7 @@ func (d directory) sync(key string) error {
 	return nil
 }
 
-// strays finds the temporary files that killed writers of key left behind.
+// strays finds the temporary files that killed writers of key left behind. Nil: there are none.
 func (d directory) strays(_ context.Context, key string) (stray, error) {
 	dir, base := filepath.Split(d.path(key))
 	entries, err := os.ReadDir(dir)
@@ -85,6 +85,9 @@ func (d directory) strays(_ context.Context, key string) (stray, error) {
 		if strings.HasPrefix(e.Name(), base+".") && strings.HasSuffix(e.Name(), ".tmp") {
 			found = append(found, filepath.Join(dir, e.Name()))
 		}
+	}
+	if len(found) == 0 {
+		return nil, nil
 	}
 	return func(context.Context) error {
 		for _, path := range found {

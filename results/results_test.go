@@ -20,13 +20,13 @@ import (
 	"filippo.io/age"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"go.uber.org/goleak"
 
 	"github.com/fetcherhq/fetcher/results"
 	"github.com/fetcherhq/fetcher/secret"
+	"github.com/fetcherhq/fetcher/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.MainNoLeaks(m) }
 
 const tenant = "acme"
 
@@ -315,7 +315,7 @@ func TestReclaim(t *testing.T) {
 	s, dir := open(t)
 	key, ctx := s.Key("x", "a.json"), t.Context()
 	owned := func(context.Context) error { return nil }
-	if err := s.Reclaim(ctx, key, owned); err != nil {
+	if err := s.Reclaim(ctx, key, func(context.Context) error { return errors.New("asked") }); err != nil {
 		t.Errorf("nothing there: %v", err)
 	}
 	put(t, s, key, []byte("left by a writer that died before it could refer to it"))

@@ -77,7 +77,7 @@ func (o objects) writer() *blob.WriterOptions {
 	}}
 }
 
-// strays finds the multipart uploads of key that killed writers left open.
+// strays finds the multipart uploads of key that killed writers left open. Nil: there are none.
 func (o objects) strays(ctx context.Context, key string) (stray, error) {
 	list, err := o.client.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: &o.name, Prefix: &key})
 	if err != nil {
@@ -88,6 +88,9 @@ func (o objects) strays(ctx context.Context, key string) (stray, error) {
 		if aws.ToString(u.Key) == key {
 			found = append(found, aws.ToString(u.UploadId))
 		}
+	}
+	if len(found) == 0 {
+		return nil, nil
 	}
 	return func(ctx context.Context) error {
 		for _, id := range found {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"os"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -13,15 +12,13 @@ import (
 	"gocloud.dev/blob/s3blob"
 
 	"github.com/fetcherhq/fetcher/results"
+	"github.com/fetcherhq/fetcher/testkit"
 )
 
-// openS3 opens the bucket at TEST_S3_URL, under a prefix of the test's own.
+// openS3 opens a bucket under a prefix of the test's own and returns a count of the uploads open there.
 func openS3(t *testing.T) (*results.Store, func() int) {
 	t.Helper()
-	raw := os.Getenv("TEST_S3_URL")
-	if raw == "" {
-		t.Skip("TEST_S3_URL is not set")
-	}
+	raw := testkit.S3(t)
 	s, err := results.Open(t.Context(), raw, keyring(t), results.Options{KeyPrefix: uuid.NewString()})
 	if err != nil {
 		t.Fatal(err)

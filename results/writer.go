@@ -134,11 +134,16 @@ func (s *Store) Reclaim(ctx context.Context, key string, owned func(context.Cont
 	if err != nil {
 		return storageError("reclaim", err)
 	}
+	if seen == nil && sweep == nil {
+		return nil
+	}
 	if err := owned(ctx); err != nil {
 		return fmt.Errorf("reclaim object: %w", err)
 	}
-	if err := sweep(ctx); err != nil {
-		return storageError("reclaim", err)
+	if sweep != nil {
+		if err := sweep(ctx); err != nil {
+			return storageError("reclaim", err)
+		}
 	}
 	if seen == nil {
 		return nil

@@ -22,13 +22,15 @@ const (
 // The caller holds the job's lease in the control database, so nobody else claims at the same time; should two
 // claims meet all the same, each gets a number of its own and only the later one can commit.
 // ErrNoJob: there is no such row. ErrTerminal: it has ended. ErrExhausted: maxAttempts claims, without the
-// returned ones, are spent; the row is left alone. The last two also return the job.
+// returned ones, are spent. ErrTooEarly: the job waits for its NextAttemptAt, which is after at. The row is left alone
+// then; the last three also return the job.
 func (s Jobs) Claim(ctx context.Context, id uuid.UUID, at time.Time, maxAttempts int) (*Job, error) {
 	for {
 		var claimed []Job
 		err := s.db.WithContext(ctx).Model(&claimed).Clauses(clause.Returning{}).
 			Where("id = ? AND status IN ?", id, []JobStatus{JobPending, JobProcessing}).
 			Where("attempt - attempts_returned < ?", maxAttempts).
+			Where("next_attempt_at IS NULL OR next_attempt_at <= ?", at).
 			Updates(map[string]any{
 				colStatus:        JobProcessing,
 				"attempt":        gorm.Expr("attempt + 1"),
@@ -50,6 +52,8 @@ func (s Jobs) Claim(ctx context.Context, id uuid.UUID, at time.Time, maxAttempts
 			return job, ErrTerminal
 		case job.Attempt-job.AttemptsReturned >= maxAttempts:
 			return job, ErrExhausted
+		case job.NextAttemptAt != nil && job.NextAttemptAt.After(at):
+			return job, ErrTooEarly
 		}
 		// It became claimable between the two statements.
 	}
@@ -60,8 +64,8 @@ func (s Jobs) SaveProgress(ctx context.Context, id uuid.UUID, attempt int, progr
 	return guarded("save progress", s.current(ctx, id, attempt).Update(colProgress, progress))
 }
 
-// Release puts a processing job back to pending. next is when it may be claimed again, for the reader of the row;
-// returned says that the attempt was not spent. ErrLostAttempt: the attempt is over.
+// Release puts a processing job back to pending. next is when it may be claimed again; nil: at once. returned says that
+// the attempt was not spent. ErrLostAttempt: the attempt is over.
 func (s Jobs) Release(ctx context.Context, id uuid.UUID, attempt int, next *time.Time, returned bool) error {
 	values := map[string]any{colStatus: JobPending, colNextAttemptAt: next, colProgress: nil}
 	if returned {

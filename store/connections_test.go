@@ -1,7 +1,11 @@
 package store_test
 
 import (
+	"encoding/json"
 	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -197,6 +201,59 @@ func TestListConnections(t *testing.T) {
 				t.Errorf("total %d, want %d (-want +got):\n%s", total, test.total, diff)
 			}
 		})
+	}
+}
+
+// The index has no room for long keys, which random characters of any script and escapes make of allowed values.
+func TestLongMetadataIsStoredAndFound(t *testing.T) {
+	t.Parallel()
+	s := store.NewConnections(newDB(t))
+	dice := rand.New(rand.NewPCG(1, 2))
+	text := func(n, from, size int) string {
+		runes := make([]rune, n)
+		for i := range runes {
+			runes[i] = rune(from + dice.IntN(size))
+		}
+		return string(runes)
+	}
+	value := map[string]func(n int) string{
+		"ascii":   func(n int) string { return text(n, 'a', 26) },
+		"cjk":     func(n int) string { return text(n, 0x4e00, 0x5000) },
+		"emoji":   func(n int) string { return text(n, 0x1f300, 0x300) },
+		"escapes": func(n int) string { return text(n, 1, 31) },
+		"html":    func(n int) string { return strings.Repeat("<&>", n/3) },
+	}
+	for name, random := range value {
+		path := []string{random(100), random(100), random(100), random(100), random(100)}
+		want := random(2000)
+		var metadata any = want
+		for _, key := range slices.Backward(path) {
+			metadata = map[string]any{key: metadata, "short": "x"}
+		}
+		c := newConnection(name)
+		var err error
+		if c.Metadata, err = json.Marshal(metadata); err != nil {
+			t.Fatal(err)
+		}
+		if err = s.Create(t.Context(), c); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, m := range []struct {
+			store.MetadataMatch
+
+			found []string
+		}{
+			{store.MetadataMatch{Path: path, Value: want}, []string{name}},
+			{store.MetadataMatch{Path: path, Value: want + "x"}, []string{}},
+			{store.MetadataMatch{Path: path[:4], Value: want}, []string{}},
+			{store.MetadataMatch{Path: []string{path[0], "short"}, Value: "x"}, []string{name}},
+		} {
+			list, _, err := s.List(t.Context(), store.ConnectionFilter{Page: store.Page{Limit: 5}, Metadata: []store.MetadataMatch{m.MetadataMatch}})
+			if diff := cmp.Diff(m.found, names(list)); diff != "" || err != nil {
+				t.Errorf("%s: found (-want +got), %v:\n%s", name, err, diff)
+			}
+		}
 	}
 }
 

@@ -15,6 +15,8 @@ var (
 	ErrTerminal = errors.New("store: the job has ended")
 	// ErrExhausted says that every attempt the job may have is spent.
 	ErrExhausted = errors.New("store: no attempt left")
+	// ErrTooEarly says that the job waits for its next attempt.
+	ErrTooEarly = errors.New("store: the next attempt is not due")
 	// ErrLostAttempt says that the job is no longer in the attempt the caller holds; nothing was changed.
 	ErrLostAttempt = errors.New("store: the attempt is no longer current")
 )

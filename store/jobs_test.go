@@ -228,6 +228,27 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// A job that waits for its next attempt is not claimed before that.
+func TestClaimTooEarly(t *testing.T) {
+	t.Parallel()
+	s := store.NewJobs(newDB(t))
+	ctx, at := t.Context(), time.Date(2025, 1, 2, 3, 4, 5, 6000, time.UTC)
+	job, next := created(t, s, "x"), at.Add(time.Second)
+	if _, err := s.Claim(ctx, job.ID, at, 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Release(ctx, job.ID, 1, &next, false); err != nil {
+		t.Fatal(err)
+	}
+	early, err := s.Claim(ctx, job.ID, next.Add(-time.Microsecond), 5)
+	if !errors.Is(err, store.ErrTooEarly) || early.Attempt != 1 || early.Status != store.JobPending || !early.NextAttemptAt.Equal(next) {
+		t.Fatalf("early: %+v, %v", early, err)
+	}
+	if claimed, err := s.Claim(ctx, job.ID, next, 5); err != nil || claimed.Attempt != 2 || claimed.NextAttemptAt != nil {
+		t.Fatalf("in time: %+v, %v", claimed, err)
+	}
+}
+
 func TestConcurrentClaimsGetNumbersOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := store.NewJobs(newDB(t))

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
@@ -35,14 +36,21 @@ func (a textArray) Value() (driver.Value, error) {
 }
 
 // metadataEntry is how one scalar of a metadata object is stored for searching: the JSON array of the member names
-// that lead to it and of its value. JSON escapes what a text column can't hold, so any name and value will do.
+// that lead to it and of its value. JSON escapes what a text column can't hold, so any name and value will do. A long
+// one is replaced by its digest, which no array can be mistaken for: the index has no room for it.
 func metadataEntry(path []string, value string) string {
 	entry, err := json.Marshal(append(slices.Clone(path), value))
 	if err != nil {
 		return "" // strings always marshal
 	}
+	if len(entry) > maxEntry {
+		return fmt.Sprintf("sha256:%x", sha256.Sum256(entry))
+	}
 	return string(entry)
 }
+
+// maxEntry is well below the 2.7 kB that a key of the index may have.
+const maxEntry = 1024
 
 // metadataEntries lists the entries of a metadata object: strings by value, numbers and booleans by their JSON text.
 // Nulls and the elements of arrays have none.

@@ -6,7 +6,10 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // errSilent says that a server accepted what it was sent and did not answer.
@@ -42,6 +45,20 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 		closed: func() { d.budget.give(address) }}, nil
 }
 
+// GuardControl makes the connections of c, which are to the control database, bounded like those to tenants': in the time
+// they take to come about, all addresses together, and in the time the server may take to begin its answer to what it was
+// sent. A connection that waits for notifications is owed no answer and may be quiet for ever.
+func GuardControl(c *pgx.ConnConfig, connect, silence time.Duration) {
+	c.ConnectTimeout = connect / time.Duration(hosts(c))
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialPlain(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &trackedConn{Conn: conn, silence: silence, listens: true, closed: func() {}}, nil
+	}
+}
+
 // trackedConn gives its place in the budget back when it is closed, and closes itself when one read or write makes
 // no progress for the time given as silence. Deadlines set from outside, by which pgx cancels, hold as well.
 type trackedConn struct {
@@ -52,21 +69,28 @@ type trackedConn struct {
 	closed  func()
 	once    sync.Once
 
+	listens bool        // reads may take for ever while no answer is owed
+	owed    atomic.Bool // something was sent and nothing received since
+
 	mu          sync.Mutex
 	read, write time.Time // deadlines set from outside
 }
 
 func (c *trackedConn) Read(p []byte) (int, error) {
-	ours, err := c.arm(&c.read, c.Conn.SetReadDeadline)
+	ours, err := c.arm(&c.read, c.Conn.SetReadDeadline, !c.listens || c.owed.Load())
 	if err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.owed.Store(false)
+	}
 	return n, c.judge(err, ours)
 }
 
 func (c *trackedConn) Write(p []byte) (int, error) {
-	ours, err := c.arm(&c.write, c.Conn.SetWriteDeadline)
+	c.owed.Store(true)
+	ours, err := c.arm(&c.write, c.Conn.SetWriteDeadline, true)
 	if err != nil {
 		return 0, err
 	}
@@ -74,13 +98,16 @@ func (c *trackedConn) Write(p []byte) (int, error) {
 	return n, c.judge(err, ours)
 }
 
-// arm sets the earlier of the outside's deadline and our own, which it returns.
-func (c *trackedConn) arm(outside *time.Time, set func(time.Time) error) (ours time.Time, err error) {
+// arm sets the earlier of the outside's deadline and our own, which it returns; the outside's alone if not guarded.
+func (c *trackedConn) arm(outside *time.Time, set func(time.Time) error, guarded bool) (ours time.Time, err error) {
 	if c.silence == 0 {
 		return time.Time{}, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !guarded {
+		return time.Time{}, set(*outside)
+	}
 	ours = time.Now().Add(c.silence)
 	if at := *outside; !at.IsZero() && at.Before(ours) {
 		return ours, set(at)

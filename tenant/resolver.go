@@ -135,8 +135,14 @@ func (r *resolver) ask(ctx context.Context, id string) (*record, error) {
 		t, err := r.registry.get(ctx, id)
 		switch {
 		case errors.Is(err, control.ErrNoTenant):
-			r.remove(id)
-			return nil, unknown()
+			switch {
+			case r.remove(id, before):
+				return nil, unknown()
+			case n == most:
+				r.doubt()
+				return nil, unknown()
+			}
+			continue
 		case err != nil:
 			return nil, unavailable(store.Cause("look up tenant", err), time.Second)
 		}
@@ -184,12 +190,17 @@ func (r *resolver) put(t control.Tenant) *record {
 	return rec
 }
 
-// remove remembers that there is no such tenant.
-func (r *resolver) remove(id string) {
+// remove remembers that there is no such tenant, which the registry said after that many announcements. False: there
+// was another one since, perhaps of the tenant's creation; nothing is remembered.
+func (r *resolver) remove(id string, announced int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.heard != announced {
+		return false
+	}
 	r.records.Remove(id)
 	r.unknown.Add(digest(id), r.now().Add(unknownTTL))
+	return true
 }
 
 // current reports whether rec's revision is the one remembered, and may be served.

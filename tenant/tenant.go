@@ -19,7 +19,7 @@ import (
 	"github.com/fetcherhq/fetcher/tenantid"
 )
 
-// ErrReleased is what the database of a lease answers once the lease was released.
+// ErrReleased is what a database answers that was asked of a lease after its release.
 var ErrReleased = errors.New("tenant: the lease was released")
 
 // orgNamespace makes organisation ids out of tenant ids. It must never change.
@@ -46,7 +46,8 @@ func (l *Lease) TenantID() string { return l.entry.id }
 // Generation numbers the pool behind the lease; no two pools of a process share a number.
 func (l *Lease) Generation() uint64 { return l.entry.generation }
 
-// DB returns the tenant's database for statements under ctx. After Release every statement fails with ErrReleased.
+// DB returns the tenant's database for statements under ctx. What DB returns after Release fails every statement with
+// ErrReleased; what it returned before must not be used any more, and nothing checks that.
 func (l *Lease) DB(ctx context.Context) *gorm.DB {
 	db := l.entry.pool.gorm.Session(&gorm.Session{NewDB: true, Context: ctx})
 	if l.released.Load() {

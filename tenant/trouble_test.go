@@ -10,10 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/store/control"
+	"github.com/fetcherhq/fetcher/testkit"
 )
 
 // within fails the test when fn takes longer than an answer about an unusable database may take.
@@ -186,6 +189,81 @@ func TestHostBudget(t *testing.T) {
 	if n := r.budget.used(address); n < 1 || n > 3 {
 		t.Errorf("%d connections to %s", n, address)
 	}
+}
+
+// The test of a tenant's database that fails of our own budget says nothing about the database.
+func TestHostBudgetDoesNotFailTheBreakersTest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "acme", "globex")
+	r := w.router(t, Options{MaxConnsPerHost: 3, MaxConns: 3, BreakerFailures: 1, BreakerTimeout: 10 * time.Millisecond})
+	mustUse(t, r, "globex")
+	rec, err := r.resolver.get(t.Context(), "globex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	acme := mustAcquire(t, r, "acme")
+	defer acme.Release()
+	free := hold(t, acme, 3) // globex's idle one makes way
+	rec.health.report(errSilent)
+	eventually(t, 5*time.Second, "the breaker wants a test", func() bool { return rec.health.state() == "half-open" })
+	forgive := func() {
+		rec.health.mu.Lock()
+		defer rec.health.mu.Unlock()
+		rec.health.notUntil = time.Time{}
+	}
+	forgive()
+	for range 2 {
+		_, err = r.Acquire(t.Context(), "globex")
+		refused(t, err, problem.Unavailable)
+		if state := rec.health.state(); state != "half-open" {
+			t.Errorf("the breaker is %s", state)
+		}
+	}
+	free()
+	mustUse(t, r, "globex")
+	if state := rec.health.state(); state != "closed" {
+		t.Errorf("the breaker is %s", state)
+	}
+}
+
+// A guarded connection that listens hears what comes after a long silence, and is given up when it owes an answer.
+func TestGuardControl(t *testing.T) {
+	t.Parallel()
+	p, dsn := newProxy(t, testkit.Postgres(t).NewDatabase(t))
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const silence = 300 * time.Millisecond
+	GuardControl(cfg, 5*time.Second, silence)
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if _, err = conn.Exec(t.Context(), "LISTEN news"); err != nil {
+		t.Fatal(err)
+	}
+	speaker, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = speaker.Close(context.WithoutCancel(t.Context())) }()
+	time.AfterFunc(4*silence, func() { _, _ = speaker.Exec(context.WithoutCancel(t.Context()), "NOTIFY news, 'late'") })
+	if n, err := conn.WaitForNotification(t.Context()); err != nil || n.Payload != "late" {
+		t.Fatalf("got %+v, %v", n, err)
+	}
+	p.hush()
+	err = within(t, 10*silence, func() error { return conn.Ping(t.Context()) })
+	if !errors.Is(err, errSilent) || !control.Unavailable(err) {
+		t.Errorf("a silent server: %v", err)
+	}
+	began := time.Now()
+	cfg.ConnectTimeout = silence
+	if _, err = pgx.ConnectConfig(t.Context(), cfg); err == nil || time.Since(began) > 10*silence {
+		t.Errorf("connected after %v, %v", time.Since(began), err)
+	}
+	p.speak()
 }
 
 func TestHostBudgetUnderLoad(t *testing.T) {

@@ -66,6 +66,9 @@ type countingRegistry struct {
 
 	meanwhile func() // called before the answer
 	doubted   atomic.Int32
+
+	late    string // an id that exists once it is created
+	created atomic.Bool
 }
 
 func (c *countingRegistry) get(ctx context.Context, id string) (control.Tenant, error) {
@@ -73,13 +76,14 @@ func (c *countingRegistry) get(ctx context.Context, id string) (control.Tenant, 
 	c.asked[id]++
 	c.mu.Unlock()
 	sleep(ctx, c.slow)
+	exists := id[0] == 't' || id == c.late && c.created.Load()
 	if c.meanwhile != nil {
 		c.meanwhile()
 	}
 	switch {
 	case c.down.Load():
 		return control.Tenant{}, errors.New("down")
-	case id[0] != 't':
+	case !exists:
 		return control.Tenant{}, control.ErrNoTenant
 	}
 	return control.Tenant{ID: id, Status: control.TenantActive, Revision: 1}, nil
@@ -206,13 +210,45 @@ func TestChangeDuringALookUpIsNotMissed(t *testing.T) {
 	}
 }
 
+// A tenant that is created while the registry is being asked does not stay unknown.
+func TestCreationDuringALookUpIsNotMissed(t *testing.T) {
+	t.Parallel()
+	for changes, want := range map[int]struct {
+		asked, doubted int
+		known          bool // to be unknown
+	}{0: {1, 0, true}, 1: {2, 0, true}, 2: {3, 0, true}, 9: {3, 1, false}} {
+		r, reg := newCountingResolver(t, Options{})
+		reg.meanwhile = func() {
+			if changes > 0 {
+				changes--
+				r.announce("new")
+			}
+		}
+		_, err := r.get(t.Context(), "new")
+		refused(t, err, problem.TenantUnknown)
+		if _, known := r.cached("new"); known != want.known || reg.asked["new"] != want.asked || int(reg.doubted.Load()) != want.doubted {
+			t.Errorf("known %v, asked %d times, doubted %d times, want %+v", known, reg.asked["new"], reg.doubted.Load(), want)
+		}
+	}
+	r, reg := newCountingResolver(t, Options{})
+	reg.meanwhile = func() {
+		reg.meanwhile = nil
+		r.announce("new")
+		reg.created.Store(true)
+	}
+	reg.late = "new"
+	if rec, err := r.get(t.Context(), "new"); err != nil || rec.ID != "new" {
+		t.Errorf("got %+v, %v", rec, err)
+	}
+}
+
 func TestAnnouncementsOfOthersTenantsLoadNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "acme", "globex")
 	r := w.router(t, Options{})
 	mustUse(t, r, "acme")
 	for _, id := range []string{"globex", "acme"} { // in this order, so that both have been heard
-		if _, err := w.Control.SetTenantLimits(t.Context(), id, 1, 1, 1); err != nil {
+		if _, err := w.Control.Pool().Exec(t.Context(), `UPDATE tenants SET rate_limit = 1 WHERE id = $1`, id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -330,6 +366,52 @@ func TestSilentConnectionIsGivenUp(t *testing.T) {
 				t.Errorf("silent %d times, closed %d times", silent.Load(), closed.Load())
 			}
 		})
+	}
+}
+
+// A connection that listens may be quiet for ever, but must answer what it was asked.
+func TestListeningConnectionIsOwedNothing(t *testing.T) {
+	t.Parallel()
+	const silence = 20 * time.Millisecond
+	c, peer, silent, _ := pipe(t, silence)
+	c.listens = true
+	say := func(after time.Duration) {
+		time.Sleep(after) // the silence under test
+		_, _ = peer.Write([]byte{1})
+	}
+	hear := func() error { _, err := c.Read(make([]byte, 1)); return err }
+	ask := func() {
+		t.Helper()
+		go func() { _, _ = peer.Read(make([]byte, 1)) }()
+		if _, err := c.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go say(5 * silence)
+	if err := hear(); err != nil {
+		t.Fatalf("a notification: %v", err)
+	}
+	ask()
+	go say(0)
+	if err := hear(); err != nil {
+		t.Fatalf("an answer: %v", err)
+	}
+	go say(5 * silence)
+	if err := hear(); err != nil {
+		t.Fatalf("a notification after an answer: %v", err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(silence)); err != nil {
+		t.Fatal(err)
+	}
+	if err := hear(); !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errSilent) {
+		t.Fatalf("a deadline from outside: %v", err)
+	}
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	ask()
+	if err := hear(); !errors.Is(err, errSilent) || silent.Load() != 1 {
+		t.Errorf("no answer: %v, silent %d times", err, silent.Load())
 	}
 }
 

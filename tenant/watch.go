@@ -54,10 +54,11 @@ func (r *Router) changed(ctx context.Context, id string) {
 func (r *Router) refresh(ctx context.Context, id string) {
 	ask, cancel := context.WithTimeout(ctx, registryTimeout)
 	defer cancel()
+	before := r.resolver.announcements()
 	t, err := r.registry.get(ask, id)
 	switch {
 	case errors.Is(err, control.ErrNoTenant):
-		r.forget(id)
+		r.forget(id, before)
 	case err != nil:
 		r.stale.Store(true)
 	default:
@@ -69,6 +70,8 @@ func (r *Router) refresh(ctx context.Context, id string) {
 func (r *Router) refreshAll(ctx context.Context) {
 	ask, cancel := context.WithTimeout(ctx, registryTimeout)
 	defer cancel()
+	r.stale.Store(false) // what comes up from here on is for the next time
+	before := r.resolver.announcements()
 	changed, gone, err := r.registry.changed(ask, r.resolver.revisions())
 	if err != nil {
 		r.stale.Store(true)
@@ -78,10 +81,9 @@ func (r *Router) refreshAll(ctx context.Context) {
 		r.replace(t)
 	}
 	for _, id := range gone {
-		r.forget(id)
+		r.forget(id, before)
 	}
 	r.refreshed.Store(r.opts.Now().UnixNano())
-	r.stale.Store(false)
 }
 
 // replace remembers the record first and unlinks the old pool second: a pool that is being opened looks at the record
@@ -91,8 +93,13 @@ func (r *Router) replace(t control.Tenant) {
 	r.pools.unlink(t.ID, rec.Revision)
 }
 
-func (r *Router) forget(id string) {
-	r.resolver.remove(id)
+// forget acts on the registry's answer, after that many announcements, that there is no such tenant. Should there have
+// been another one since, everything is compared with the registry again soon.
+func (r *Router) forget(id string, announced int64) {
+	if !r.resolver.remove(id, announced) {
+		r.stale.Store(true)
+		return
+	}
 	r.pools.unlink(id, 1<<62)
 }
 

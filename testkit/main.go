@@ -36,7 +36,11 @@ func IgnoreServer() goleak.Option {
 func finish(code int) int {
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "testkit: stop postgres:", err)
-		return max(code, 1)
+		code = max(code, 1)
+	}
+	if err := sharedBuckets.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "testkit: stop S3:", err)
+		code = max(code, 1)
 	}
 	return code
 }

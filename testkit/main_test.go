@@ -24,6 +24,22 @@ func TestChild(t *testing.T) {
 	}
 	dsn := Postgres(t).NewDatabase(t)
 	fmt.Printf("ready %d %s %s\n", shared.running.PID(), shared.dir.path, dsn)
+	endBadly(t, mode)
+}
+
+// TestChildS3 is TestChild with the other server.
+func TestChildS3(t *testing.T) {
+	mode := os.Getenv(childMode)
+	if mode == "" {
+		t.Skip("only in a child process")
+	}
+	S3(t)
+	fmt.Printf("ready %d %s %s\n", sharedBuckets.server.keeper.Process.Pid, sharedBuckets.dir.path, sharedBuckets.server.address)
+	endBadly(t, mode)
+}
+
+func endBadly(t *testing.T, mode string) {
+	t.Helper()
 	switch mode {
 	case "panic":
 		done := make(chan struct{})

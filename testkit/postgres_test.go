@@ -1,14 +1,10 @@
 package testkit
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -135,52 +131,6 @@ func TestStartAfterStop(t *testing.T) {
 	}
 	if _, err := s.start(); err == nil {
 		t.Error("a server was started that nobody will stop")
-	}
-}
-
-// However a test process ends, its server and its directory go.
-func TestNothingIsLeft(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		mode  string
-		limit string // of the child's tests
-		kill  syscall.Signal
-	}{
-		"success": {"pass", "1m", 0},
-		"failure": {"fail", "1m", 0},
-		"panic":   {"panic", "1m", 0},
-		"timeout": {"hang", "15s", 0},
-		"killed":  {"hang", "1m", syscall.SIGKILL},
-		"ctrl-c":  {"hang", "1m", syscall.SIGINT},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$", "-test.timeout="+tt.limit)
-			cmd.Env = append(os.Environ(), childMode+"="+tt.mode, DatabaseURL+"=")
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err = cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			var pid int
-			var dir, dsn string
-			if _, err = fmt.Fscanf(bufio.NewReader(out), "ready %d %s %s\n", &pid, &dir, &dsn); err != nil {
-				t.Fatalf("child didn't get ready: %v", err)
-			}
-			if tt.kill != 0 {
-				_ = syscall.Kill(-cmd.Process.Pid, tt.kill) // the group, as a terminal does
-			}
-			err = cmd.Wait()
-			if failed := err != nil; failed != (tt.mode != "pass") {
-				t.Errorf("child ended with %v", err)
-			}
-			eventually(t, "the directory goes", func() bool { _, err := os.Lstat(dir); return os.IsNotExist(err) })
-			eventually(t, "the server goes", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
-		})
 	}
 }
 

@@ -28,7 +28,7 @@ const janitorScript = `
 trap '' INT TERM HUP
 read -r _
 i=0
-while [ -e "$1/postgres/data/postmaster.pid" ] && [ $i -lt 50 ]; do sleep 0.1; i=$((i+1)); done
+while { [ -e "$1/postgres/data/postmaster.pid" ] || [ -e "$1/` + keptFile + `" ]; } && [ $i -lt 50 ]; do sleep 0.1; i=$((i+1)); done
 rm -rf -- "$1" || { sleep 1; rm -rf -- "$1"; }
 `
 

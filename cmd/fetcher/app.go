@@ -31,6 +31,10 @@ const (
 	controlConns  = 12 // of a process to the control database: queue, registry, leases
 	migrateLimit  = 5 * time.Minute
 	shutdownLimit = 10 * time.Second // for what is left after requests and jobs have finished
+
+	controlConnect = 5 * time.Second  // for a connection to the control database to come about
+	controlSilence = 10 * time.Second // for the beginning of its answer, above the slowest of the queue's housekeeping
+	controlClose   = 3 * time.Second  // for its connections to come back at the end
 )
 
 // errDatabaseURL stands in for the driver's error, which quotes the URL.
@@ -113,13 +117,45 @@ func (a *app) openControl(ctx context.Context) error {
 	settings.MaxConns = controlConns
 	settings.ConnConfig.RuntimeParams["application_name"] = "fetcher"
 	settings.ConnConfig.Tracer = a.queryTracer()
+	settings.ConnConfig.ConnectTimeout = controlConnect
+	if err = prepareControl(ctx, settings.Copy(), a.cfg.Tenants.AutoMigrate); err != nil {
+		return err
+	}
+	tenant.GuardControl(settings.ConnConfig, controlConnect, controlSilence)
 	a.pool, err = pgxpool.NewWithConfig(ctx, settings)
 	if err != nil {
 		return fmt.Errorf("opening the control database: %w", err)
 	}
-	a.onClose(func(context.Context) error { a.pool.Close(); return nil })
+	a.onClose(func(ctx context.Context) error { return closePool(ctx, a.pool) })
 	a.control = control.New(a.pool)
-	return migrateControl(ctx, a.pool, a.cfg.Tenants.AutoMigrate)
+	return nil
+}
+
+// prepareControl works on connections of its own: a migration, or the wait for another process's, may be silent for long.
+func prepareControl(ctx context.Context, settings *pgxpool.Config, migrate bool) error {
+	pool, err := pgxpool.NewWithConfig(ctx, settings)
+	if err != nil {
+		return fmt.Errorf("opening the control database: %w", err)
+	}
+	defer pool.Close()
+	return migrateControl(ctx, pool, migrate)
+}
+
+// closePool closes the pool, but waits only so long for connections that are in use.
+func closePool(ctx context.Context, pool *pgxpool.Pool) error {
+	ctx, cancel := context.WithTimeout(ctx, controlClose)
+	defer cancel()
+	closed := make(chan struct{})
+	go func() {
+		pool.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("closing the control database's connections: %w", ctx.Err())
+	}
 }
 
 // migrateControl brings the control database up to date, or insists that it is.

@@ -19,9 +19,7 @@ const (
 )
 
 func newConfig() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Check or document the configuration"}
-	cmd.AddCommand(newConfigCheck(), newConfigDocs())
-	return cmd
+	return group("config", "Check or document the configuration", newConfigCheck(), newConfigDocs())
 }
 
 func newConfigCheck() *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"text/template"
@@ -50,11 +51,23 @@ func newDev() *cobra.Command {
 
 // resetDev deletes what earlier runs left in the data directory, and nothing else that may be in there.
 func resetDev(ctx context.Context, dir layout) error {
-	if err := embedded.RemovePostgres(ctx, dir.postgres()); err != nil {
+	entries, err := os.ReadDir(string(dir))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	// The key is the first thing that a gateway writes; without it the directory is somebody else's.
+	if _, err = os.Stat(dir.key()); err != nil {
+		return usageError{fmt.Errorf("%s is not the data directory of a development gateway; nothing was deleted", dir)}
+	}
+	err = embedded.RemovePostgres(ctx, dir.postgres())
+	if errors.Is(err, embedded.ErrInUse) {
+		return fmt.Errorf("a development gateway is running on %s; nothing was deleted", dir)
+	}
+	if err != nil {
 		return fmt.Errorf("deleting the databases: %w", err)
 	}
-	for _, path := range []string{dir.identity(), dir.results(), dir.key(), dir.env()} {
-		if err := os.RemoveAll(path); err != nil {
+	for _, path := range []string{dir.identity(), dir.results(), dir.env(), dir.key()} {
+		if err = os.RemoveAll(path); err != nil {
 			return fmt.Errorf("deleting the data: %w", err)
 		}
 	}

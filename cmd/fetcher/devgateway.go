@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 
 	"github.com/fetcherhq/fetcher/config"
@@ -45,19 +46,44 @@ func startDev(ctx context.Context, opts devOptions) (*devGateway, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("LOG_LEVEL or LOG_FORMAT: %w", err)}
 	}
+	if err = probeListen(ctx, opts.listen); err != nil {
+		return nil, err
+	}
 	g := &devGateway{opts: opts, dir: layout(opts.dataDir), log: log, done: make(chan error, 1)}
 	if err := g.start(ctx); err != nil {
-		return nil, errors.Join(err, g.stop(ctx))
+		err = errors.Join(err, g.stop(ctx))
+		if ctx.Err() != nil {
+			return nil, errors.New("stopped before it was ready")
+		}
+		return nil, err
 	}
 	return g, nil
+}
+
+// probeListen finds out whether the address is to be had before minutes of work depend on it.
+func probeListen(ctx context.Context, address string) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return usageError{fmt.Errorf("--listen %s: %w", address, err)}
+	}
+	if err := listener.Close(); err != nil {
+		return fmt.Errorf("closing the probed address: %w", err)
+	}
+	return nil
 }
 
 func (g *devGateway) start(ctx context.Context) error {
 	if err := os.MkdirAll(string(g.dir), 0o755); err != nil { // #nosec G301 -- the server's user passes through; the secrets in it are 0600
 		return fmt.Errorf("making the data directory: %w", err)
 	}
-	var err error
+	key, err := keepKey(g.dir.key())
+	if err != nil {
+		return err
+	}
 	g.postgres, err = embedded.StartPostgres(ctx, embedded.PostgresOptions{Dir: g.dir.postgres(), BinDir: g.opts.binDir, Logger: g.log})
+	if errors.Is(err, embedded.ErrInUse) {
+		return fmt.Errorf("a development gateway is running on %s already", g.dir)
+	}
 	if err != nil {
 		return fmt.Errorf("starting Postgres: %w", err)
 	}
@@ -71,7 +97,7 @@ func (g *devGateway) start(ctx context.Context) error {
 	if err = g.issuer.Start(ctx, ""); err != nil {
 		return fmt.Errorf("starting the identity service: %w", err)
 	}
-	cfg, err := g.configure(ctx)
+	cfg, err := g.configure(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -103,7 +129,7 @@ func (g *devGateway) serve(ctx context.Context, cfg *config.Config) error {
 	case err := <-ready:
 		return err
 	case err := <-g.done:
-		g.done <- err
+		g.done <- nil // stop has nothing to add
 		return fmt.Errorf("starting the service: %w", err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -116,7 +142,7 @@ func (g *devGateway) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-g.postgres.Done():
-		ended = errors.New("the embedded Postgres has ended")
+		ended = fmt.Errorf("the embedded Postgres has ended; its log is below %s", g.dir.postgres())
 	case err := <-g.done:
 		g.done <- err
 		ended = errors.New("the service has ended")

@@ -25,14 +25,10 @@ func demoTenants() []string { return []string{"acme", "globex"} }
 
 // configure works out the environment of the service: what the embedded parts decide, then the caller's variables,
 // then defaults for development. What other processes need is kept for `fetcher dev env`.
-func (g *devGateway) configure(ctx context.Context) (*config.Config, error) {
-	database, err := g.postgres.EnsureDatabase(ctx, controlDatabase, controlDatabase)
+func (g *devGateway) configure(ctx context.Context, key string) (*config.Config, error) {
+	database, err := g.postgres.EnsureDatabase(ctx, controlDatabase, controlDatabase, embedded.RoleCreateDB, embedded.RoleCreateRole)
 	if err != nil {
 		return nil, fmt.Errorf("creating the control database: %w", err)
-	}
-	key, err := keepKey(g.dir.key())
-	if err != nil {
-		return nil, err
 	}
 	results, err := fileURL(g.dir.results())
 	if err != nil {

@@ -13,14 +13,12 @@ import (
 )
 
 func newKeys() *cobra.Command {
-	cmd := &cobra.Command{Use: "keys", Short: "Generate the master key, or derive what a tenant needs from it"}
-	derive := &cobra.Command{Use: "derive", Short: "Derive a tenant's key"}
-	derive.AddCommand(newKeyOf("external", "Print the key of results' and events' signatures as one line of hex",
+	derive := group("derive", "Derive a tenant's key", newKeyOf("external", "Print the key of results' and events' signatures as one line of hex",
 		func(ring *secret.Keyring, tenantID string) (string, error) {
 			key, err := ring.ExternalHMACKey(ring.CurrentVersion(), tenantID)
 			return hex.EncodeToString(key), err
 		}))
-	cmd.AddCommand(
+	return group("keys", "Generate the master key, or derive what a tenant needs from it",
 		&cobra.Command{
 			Use: "generate", Short: "Print a new master key for APP_ENC_KEY", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +36,6 @@ func newKeys() *cobra.Command {
 				return identity.String(), nil
 			}),
 	)
-	return cmd
 }
 
 func newKeyOf(use, short string, derive func(*secret.Keyring, string) (string, error)) *cobra.Command {

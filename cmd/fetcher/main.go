@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -34,10 +35,8 @@ func (e usageError) Unwrap() error { return e.error }
 func main() { os.Exit(run()) }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignalled()
 	defer stop()
-	// The first signal starts an orderly stop; after it the default action is back, so a second ends at once.
-	context.AfterFunc(ctx, stop)
 	err := newRoot().ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -49,18 +48,52 @@ func run() int {
 	return exitFailure
 }
 
-func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "fetcher",
-		Short:         "Multi-tenant data gateway: extracts from tenants' databases into encrypted, verified results",
-		SilenceUsage:  true,
-		SilenceErrors: true,
+// signalEcho is how long repeated signals count as one: a terminal or a supervisor may signal a process twice at once,
+// by itself and with its group.
+const signalEcho = 500 * time.Millisecond
+
+// untilSignalled returns a context that the first signal to stop ends. A second one ends the process at once.
+func untilSignalled() (context.Context, context.CancelFunc) {
+	// A reader of our output that has gone must not keep us from cleaning up.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, cancel := context.WithCancel(context.Background())
+	received := make(chan os.Signal, 1)
+	signal.Notify(received, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		<-received
+		cancel()
+		for first := time.Now(); ; {
+			<-received
+			if time.Since(first) > signalEcho {
+				os.Exit(exitFailure)
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+// group is a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q; see %s --help", args[0], cmd.CommandPath())}
+			}
+			return cmd.Help()
+		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func newRoot() *cobra.Command {
+	root := group("fetcher", "Multi-tenant data gateway: extracts from tenants' databases into encrypted, verified results",
 		newServe(), newManager(), newWorker(), newDev(), newDemo(), newMigrate(), newTenant(),
 		newKeys(), newConfig(), newHealthcheck(), newVersion(),
 	)
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return root
 }
 

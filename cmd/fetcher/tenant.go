@@ -20,22 +20,19 @@ import (
 
 func newTenant() *cobra.Command {
 	var output string
-	cmd := &cobra.Command{
-		Use: "tenant", Short: "Manage the tenant registry",
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if output != "table" && output != "json" {
-				return usageError{errors.New("--output must be table or json")}
-			}
-			return nil
-		},
-	}
-	cmd.PersistentFlags().StringVar(&output, "output", "table", "table or json")
-	cmd.AddCommand(newTenantCreate(&output), newTenantList(&output),
+	cmd := group("tenant", "Manage the tenant registry", newTenantCreate(&output), newTenantList(&output),
 		newTenantChange("show", "Show one tenant", &output, plain(tenant.Admin.Get)),
 		newTenantChange("suspend", "Refuse every request of a tenant until it is resumed", &output, plain(tenant.Admin.Suspend)),
 		newTenantChange("resume", "Undo suspend", &output, plain(tenant.Admin.Resume)),
 		newTenantSetDSN(&output),
 	)
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if output != "table" && output != "json" {
+			return usageError{errors.New("--output must be table or json")}
+		}
+		return nil
+	}
+	cmd.PersistentFlags().StringVar(&output, "output", "table", "table or json")
 	return cmd
 }
 

@@ -69,11 +69,3 @@ func (d *DB) DropExpiredLease(ctx context.Context, tx pgx.Tx, token uuid.UUID) (
 	tag, err := tx.Exec(ctx, `DELETE FROM job_leases WHERE token = $1 AND expires_at < now()`, token)
 	return tag.RowsAffected() == 1, pgerr.Wrap("drop expired lease", err)
 }
-
-// RunningJobs returns how many of the tenant's jobs are under a live lease, over all workers.
-func (d *DB) RunningJobs(ctx context.Context, tenantID string) (int, error) {
-	var n int
-	err := d.pool.QueryRow(ctx,
-		`SELECT count(*) FROM job_leases WHERE tenant_id = $1 AND expires_at >= now()`, tenantID).Scan(&n)
-	return n, pgerr.Wrap("count running jobs", err)
-}

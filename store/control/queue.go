@@ -80,14 +80,3 @@ func (d *DB) QueueDepth(ctx context.Context) (Depth, error) {
 	depth.Oldest = max(0, time.Duration(oldest*float64(time.Second)))
 	return depth, pgerr.Wrap("measure queue", err)
 }
-
-// Backlog returns how many entries of the tenant wait, counting no further than limit.
-func (d *DB) Backlog(ctx context.Context, tenantID string, limit int) (int, error) {
-	var n int
-	err := d.pool.QueryRow(ctx, `
-		SELECT count(*) FROM (
-			SELECT FROM river_job
-			WHERE args ->> 'tenantId' = $1 AND state IN ('available', 'scheduled', 'retryable') LIMIT $2) waiting`,
-		tenantID, limit).Scan(&n)
-	return n, pgerr.Wrap("count backlog", err)
-}

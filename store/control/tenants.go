@@ -115,23 +115,6 @@ func (d *DB) SetTenantDSN(ctx context.Context, id string, sealed []byte) (Tenant
 	return t, wrapTenant("set tenant dsn", err)
 }
 
-// SetTenantLimits replaces the limits and returns the tenant as it stands then, or ErrNoTenant.
-func (d *DB) SetTenantLimits(ctx context.Context, id string, maxConns, maxRunningJobs int, rateLimit float64) (Tenant, error) {
-	t, err := d.oneTenant(ctx, `
-		UPDATE tenants SET max_conns = $2, max_running_jobs = $3, rate_limit = $4
-		WHERE id = $1 RETURNING `+tenantColumns, id, maxConns, maxRunningJobs, rateLimit)
-	return t, wrapTenant("set tenant limits", err)
-}
-
-// RemoveTenant takes the tenant out of the registry; its database is not touched. ErrNoTenant: there is none.
-func (d *DB) RemoveTenant(ctx context.Context, id string) error {
-	tag, err := d.pool.Exec(ctx, `DELETE FROM tenants WHERE id = $1`, id)
-	if err == nil && tag.RowsAffected() == 0 {
-		return ErrNoTenant
-	}
-	return pgerr.Wrap("remove tenant", err)
-}
-
 // ExclusivelyFor runs fn while no other call for the same tenant runs its own, in whatever process. It keeps one
 // connection of the pool meanwhile, so the pool must allow another for fn.
 func (d *DB) ExclusivelyFor(ctx context.Context, id string, fn func(context.Context) error) error {

@@ -54,12 +54,7 @@ CREATE TABLE job_leases (
 CREATE INDEX job_leases_expires ON job_leases (expires_at);
 CREATE INDEX job_leases_queue ON job_leases (queue_id);
 
--- How much of a tenant's work waits, asked at every enqueue.
-CREATE INDEX river_job_tenant_backlog ON river_job ((args ->> 'tenantId'))
-    WHERE state IN ('available', 'scheduled', 'retryable');
-
 -- +goose Down
-DROP INDEX river_job_tenant_backlog;
 DROP TABLE job_leases;
 DROP TABLE tenants;
 DROP FUNCTION tenants_notify();

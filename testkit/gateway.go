@@ -1,0 +1,104 @@
+package testkit
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+const gatewayPackage = "github.com/versity/versitygw/cmd/versitygw"
+
+// gatewayBinary returns the path of versitygw in the version that versitygw/go.mod pins. It is built when there is none
+// yet for that file and this version of Go, and kept in the user's cache. The module is one of its own so that its
+// dependencies stay out of the program's.
+func gatewayBinary(ctx context.Context) (string, error) {
+	module, err := gatewayModule(ctx)
+	if err != nil {
+		return "", err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("cache: %w", err)
+	}
+	return buildOnce(filepath.Join(cache, "fetcher", "versitygw"), module, func(target string, lock *os.File) error {
+		cmd := exec.CommandContext(ctx, "go", "build", "-C", module, "-mod=readonly", "-buildvcs=false", "-o", target, gatewayPackage)
+		cmd.Env = append(os.Environ(), "GOWORK=off")
+		cmd.ExtraFiles = []*os.File{lock} // held until the last compiler has ended, even if this process is killed
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build versitygw (or set %s): %w\n%s", S3URL, err, out)
+		}
+		return nil
+	})
+}
+
+// gatewayModule finds the module's directory from that of the package under test.
+func gatewayModule(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	return filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "testkit", "versitygw"), nil
+}
+
+// buildOnce returns the file in dir that belongs to a module's go.mod and go.sum. When it is missing, one process at a
+// time makes it; the others wait.
+func buildOnce(dir, module string, build func(target string, lock *os.File) error) (string, error) {
+	id, err := buildID(module)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "versitygw-"+id)
+	if _, err = os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err = os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = lock.Close() }()
+	if err := waitForLock(lock); err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path, nil // by the one that had the lock before
+	}
+	unfinished := filepath.Join(dir, "unfinished") // one name for all: what a killed build left is overwritten
+	if err := build(unfinished, lock); err != nil {
+		return "", err
+	}
+	return path, os.Rename(unfinished, path)
+}
+
+func waitForLock(file *os.File) error {
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// buildID changes with everything that the binary is made of.
+func buildID(module string) (string, error) {
+	sum := sha256.New()
+	_, _ = fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		data, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return "", err
+		}
+		_, _ = fmt.Fprintln(sum, len(data))
+		_, _ = sum.Write(data)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil)[:8]), nil
+}
