@@ -208,7 +208,7 @@ func TestStrayAtSecondSight(t *testing.T) {
 	sweep := func(what string, want int) {
 		t.Helper()
 		if n, err := s.Sweep(t.Context()); err != nil || n != want {
-			t.Errorf("%s: %d put back, %v; want %d", what, n, err, want)
+			t.Fatalf("%s: %d put back, %v; want %d", what, n, err, want)
 		}
 	}
 	run("1 hour")

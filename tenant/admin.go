@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -37,7 +38,8 @@ type NewTenant struct {
 }
 
 // Create registers a tenant, after it has provisioned a database if none is given and has brought the schema up to
-// date. Errors that may be told apart: ErrID, ErrDSN, control.ErrTenantExists. A creation that failed half way can be
+// date. Errors that may be told apart: ErrID, ErrDSN, control.ErrTenantExists, store.ErrForeign,
+// store.ErrNotEmpty. A creation that failed half way can be
 // repeated.
 func (a Admin) Create(ctx context.Context, n NewTenant) (control.Tenant, error) {
 	id, ok := tenantid.Canonical(n.ID)
@@ -67,7 +69,7 @@ func (a Admin) create(ctx context.Context, id string, n NewTenant) (control.Tena
 			return control.Tenant{}, err
 		}
 	}
-	if err := Migrate(ctx, dsn); err != nil {
+	if err := adopt(ctx, id, dsn); err != nil {
 		return control.Tenant{}, err
 	}
 	sealed, err := SealDSN(a.Keys, id, dsn)
@@ -120,7 +122,11 @@ func (a Admin) SetDSN(ctx context.Context, tenantID, dsn string) (control.Tenant
 	if !ok {
 		return control.Tenant{}, control.ErrNoTenant
 	}
-	if err := Migrate(ctx, dsn); err != nil {
+	// A database is nobody's to adopt for a tenant that does not exist.
+	if _, err := a.Control.GetTenant(ctx, id); err != nil {
+		return control.Tenant{}, err
+	}
+	if err := adopt(ctx, id, dsn); err != nil {
 		return control.Tenant{}, err
 	}
 	sealed, err := SealDSN(a.Keys, id, dsn)
@@ -134,15 +140,31 @@ func (a Admin) SetDSN(ctx context.Context, tenantID, dsn string) (control.Tenant
 func (a Admin) DSN(t control.Tenant) (string, error) { return openDSN(a.Keys, t.ID, t.DSNSealed) }
 
 // Migrate connects to a tenant's database and brings its schema up to date. ErrDSN: the address is malformed.
-func Migrate(ctx context.Context, dsn string) error {
+// store.ErrForeign: it is another tenant's.
+func Migrate(ctx context.Context, tenantID, dsn string) error {
+	return migrateAt(ctx, dsn, func(ctx context.Context, db *sql.DB) error { return migrate(ctx, db, tenantID) })
+}
+
+// adopt is Migrate for a database that an operator names: one with tables that are not ours is left alone.
+func adopt(ctx context.Context, tenantID, dsn string) error {
+	return migrateAt(ctx, dsn, func(ctx context.Context, db *sql.DB) error {
+		if err := store.Vacant(ctx, db); err != nil {
+			return err
+		}
+		return migrate(ctx, db, tenantID)
+	})
+}
+
+func migrateAt(ctx context.Context, dsn string, work func(context.Context, *sql.DB) error) error {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return ErrDSN
 	}
 	tune(cfg.ConnConfig, nil)
 	free := dialer{dial: dialPlain, budget: newBudget(2), reclaim: func(context.Context, string) bool { return false }}
-	if err := migrate(ctx, cfg.ConnConfig, free); err != nil {
-		return store.Cause("migrate tenant database", err)
+	err = withConnections(cfg.ConnConfig, free, func(db *sql.DB) error { return work(ctx, db) })
+	if errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrNotEmpty) {
+		return err
 	}
-	return nil
+	return store.Cause("migrate tenant database", err)
 }

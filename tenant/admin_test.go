@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/store"
 	"github.com/fetcherhq/fetcher/store/control"
 	"github.com/fetcherhq/fetcher/testkit"
 )
@@ -113,7 +114,7 @@ func TestProvisionTakesOverWhatAnEarlierAttemptLeft(t *testing.T) {
 		t.Error("the earlier password still works")
 		_ = conn.Close(t.Context())
 	}
-	if err := Migrate(t.Context(), second); err != nil {
+	if err := Migrate(t.Context(), id, second); err != nil {
 		t.Error(err)
 	}
 }
@@ -215,4 +216,37 @@ func TestAddressOf(t *testing.T) {
 			t.Errorf("read as %s %s %s", cfg.User, cfg.Password, cfg.Database)
 		}
 	}
+}
+
+// TestADatabaseServesOneTenant: no address in the registry leads one tenant to another's rows, however it got there.
+func TestADatabaseServesOneTenant(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "acme", "globex")
+	r := w.router(t, Options{})
+	mustUse(t, r, "acme")
+	mustUse(t, r, "globex")
+	if _, err := w.Create(t.Context(), NewTenant{ID: "intruder", DSN: w.dsns["acme"]}); !errors.Is(err, store.ErrForeign) {
+		t.Errorf("create on acme's database: %v", err)
+	}
+	if _, err := w.SetDSN(t.Context(), "globex", w.dsns["acme"]); !errors.Is(err, store.ErrForeign) {
+		t.Errorf("set-dsn to acme's database: %v", err)
+	}
+	if _, err := w.Create(t.Context(), NewTenant{ID: "control", DSN: w.Control.Pool().Config().ConnString()}); !errors.Is(err, store.ErrNotEmpty) {
+		t.Errorf("create on the control database: %v", err)
+	}
+	// Past every command: straight into the registry.
+	sealed, err := SealDSN(w.Keys, "globex", w.dsns["acme"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Control.SetTenantDSN(t.Context(), "globex", sealed); err != nil {
+		t.Fatal(err)
+	}
+	fresh := w.router(t, Options{})
+	lease, err := fresh.Acquire(t.Context(), "globex")
+	if err == nil {
+		lease.Release()
+	}
+	refused(t, err, problem.TenantUnavailable)
+	mustUse(t, fresh, "acme")
 }

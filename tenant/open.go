@@ -78,7 +78,7 @@ func (r *Router) connect(rec *record) (*pool, error) {
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("open tenant database: %w", err), maxRetry)
 	}
-	if err := r.prepare(p); err != nil {
+	if err := r.prepare(p, rec.ID); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -104,8 +104,8 @@ func (r *Router) dialer() dialer {
 	return dialer{dial: r.opts.Dial, budget: r.budget, reclaim: r.reclaim}
 }
 
-// prepare makes the first connection and brings the schema up to date.
-func (r *Router) prepare(p *pool) error {
+// prepare makes the first connection, brings the schema up to date, and makes sure that the database is the tenant's.
+func (r *Router) prepare(p *pool, tenantID string) error {
 	ctx, cancel := context.WithTimeout(r.life, openTimeout)
 	defer cancel()
 	current, latest, err := store.Version(ctx, p.sql)
@@ -113,23 +113,31 @@ func (r *Router) prepare(p *pool) error {
 	case err != nil:
 		return err
 	case current >= latest:
-		return nil
+		return store.Own(ctx, p.sql, tenantID)
 	case !r.opts.AutoMigrate:
 		return unavailable(errOldSchema, maxRetry)
 	}
 	migrating, cancel := context.WithTimeout(r.life, r.opts.MigrateTimeout)
 	defer cancel()
-	return migrate(migrating, p.config, r.dialer())
+	return withConnections(p.config, r.dialer(), func(db *sql.DB) error { return migrate(migrating, db, tenantID) })
 }
 
-// migrate works on connections of its own: a migration may be silent for longer than a statement of a request.
-func migrate(ctx context.Context, c *pgx.ConnConfig, d dialer) (err error) {
+// migrate brings the schema up to date and makes the database the tenant's.
+func migrate(ctx context.Context, db *sql.DB, tenantID string) error {
+	if err := store.Migrate(ctx, db); err != nil {
+		return err
+	}
+	return store.Own(ctx, db, tenantID)
+}
+
+// withConnections works on connections of its own: a migration may be silent for longer than a statement of a request.
+func withConnections(c *pgx.ConnConfig, d dialer, work func(*sql.DB) error) (err error) {
 	cfg := c.Copy()
 	cfg.DialFunc = d.DialContext
 	db := sql.OpenDB(stdlib.GetConnector(*cfg))
 	db.SetMaxOpenConns(2) // one holds the lock
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return store.Migrate(ctx, db)
+	return work(db)
 }
 
 // reclaim closes an idle connection to the address, of the pool that was used least recently, so that a tenant that

@@ -134,7 +134,7 @@ func TestReadinessOfASilentDatabase(t *testing.T) {
 func TestProbesKeepNoPoolOpen(t *testing.T) {
 	t.Parallel()
 	dsn := testkit.Postgres(t).NewDatabase(t)
-	if err := Migrate(t.Context(), dsn); err != nil {
+	if err := Migrate(t.Context(), "default", dsn); err != nil {
 		t.Fatal(err)
 	}
 	r := newRouter(t, Options{Single: &SingleTenant{DSN: dsn}, IdleTimeout: time.Second})

@@ -469,7 +469,7 @@ func TestMigrationAtFirstUse(t *testing.T) {
 func TestSingleTenantIsARegistryOfOne(t *testing.T) {
 	t.Parallel()
 	dsn := testkit.Postgres(t).NewDatabase(t)
-	if err := Migrate(t.Context(), dsn); err != nil {
+	if err := Migrate(t.Context(), "default", dsn); err != nil {
 		t.Fatal(err)
 	}
 	mark(t, dsn, "default")

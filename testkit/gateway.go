@@ -3,6 +3,7 @@ package testkit
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -100,5 +101,5 @@ func buildID(module string) (string, error) {
 		_, _ = fmt.Fprintln(sum, len(data))
 		_, _ = sum.Write(data)
 	}
-	return fmt.Sprintf("%x", sum.Sum(nil)[:8]), nil
+	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -86,8 +87,9 @@ func (s *s3Server) launch(dir, binary string, backend []string) error {
 		return err
 	}
 	defer func() { _ = output.Close() }()
-	args := []string{"-c", keeperScript, "sh", filepath.Join(dir, keptFile), binary, "--quiet", "--keep-alive", "--region", s3Region, "--port", s.address}
-	s.keeper = exec.CommandContext(context.Background(), "/bin/sh", append(args, backend...)...)
+	keep := []string{"-c", keeperScript, "sh", filepath.Join(dir, keptFile)}
+	server := []string{binary, "--quiet", "--keep-alive", "--region", s3Region, "--port", s.address}
+	s.keeper = exec.CommandContext(context.Background(), "/bin/sh", slices.Concat(keep, server, backend)...)
 	s.keeper.Dir = "/"
 	s.keeper.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "ROOT_ACCESS_KEY_ID=" + s.access, "ROOT_SECRET_ACCESS_KEY=" + s.secret}
 	s.keeper.Stdout, s.keeper.Stderr = output, output

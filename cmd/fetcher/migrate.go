@@ -88,7 +88,7 @@ func migrateAll(ctx context.Context, out io.Writer, targets map[string]string, p
 		group.Go(func() error {
 			limited, cancel := context.WithTimeout(ctx, migrateLimit)
 			defer cancel()
-			err := tenant.Migrate(limited, dsn)
+			err := tenant.Migrate(limited, id, dsn)
 			mu.Lock()
 			defer mu.Unlock()
 			done++
