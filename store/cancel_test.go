@@ -89,8 +89,8 @@ func TestCancelProcessing(t *testing.T) {
 	if diff := cmp.Diff(&want, marked); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
-	if again, err := cancel(ctx, s, job.ID); err != nil || cmp.Diff(marked, again) != "" {
-		t.Fatalf("again: %+v, %v", again, err)
+	if again, failed := cancel(ctx, s, job.ID); failed != nil || cmp.Diff(marked, again) != "" {
+		t.Fatalf("again: %+v, %v", again, failed)
 	}
 	refused := func(attempt int) map[string]error {
 		return map[string]error{
