@@ -98,7 +98,7 @@ func (e *edge) mountConnectionProbes() {
 }
 
 func (e *edge) testConnection(ctx context.Context, in *idInput) (*testOutput, error) {
-	c, err := findConnection(ctx, in)
+	c, err := e.findConnection(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (e *edge) getSchema(ctx context.Context, in *idInput) (*schemaOutput, error
 	if err != nil {
 		return nil, err
 	}
-	c, err := findConnectionByID(ctx, id)
+	c, err := e.findConnectionByID(ctx, id)
 	if err != nil {
 		return nil, err
 	}

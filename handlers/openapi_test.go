@@ -42,6 +42,7 @@ func TestDocument(t *testing.T) {
 		t.Errorf("version %s", doc.OpenAPI)
 	}
 	want := []string{
+		"GET /v1/fetcher list-fetcher-jobs",
 		"GET /v1/fetcher/{id} get-fetcher-job",
 		"GET /v1/fetcher/{id}/events list-fetcher-job-events",
 		"GET /v1/fetcher/{id}/result download-fetcher-result",
@@ -49,7 +50,9 @@ func TestDocument(t *testing.T) {
 		"GET /v1/management/connections/{id} get-connection",
 		"GET /v1/management/connections/{id}/schema get-connection-schema",
 		"POST /v1/fetcher create-fetcher-job",
+		"POST /v1/fetcher/{id}/cancel cancel-fetcher-job",
 		"POST /v1/management/connections create-connection",
+		"POST /v1/management/connections/validate-schema validate-schema",
 		"POST /v1/management/connections/{id}/test test-connection",
 	}
 	var got []string
@@ -125,6 +128,16 @@ func TestAnswersMatchDocument(t *testing.T) {
 		{http.MethodGet, "/v1/fetcher/" + job + "/events", "", 200, nil},
 		{http.MethodGet, "/v1/fetcher/" + job + "/result", "", 200, nil},
 		{http.MethodGet, "/v1/fetcher/" + made.JobID + "/result", "", 409, nil},
+		{http.MethodGet, "/v1/fetcher/" + job + "/result", "", 206, []string{"Range", "bytes=1-3"}},
+		{http.MethodGet, "/v1/fetcher/" + job + "/result", "", 416, []string{"Range", "bytes=99-"}},
+		{http.MethodGet, "/v1/fetcher", "", 200, nil},
+		{http.MethodGet, "/v1/fetcher?status=pending&limit=1", "", 200, []string{"X-Product-Name", "ledger"}},
+		{http.MethodGet, "/v1/fetcher?status=x", "", 400, nil},
+		{http.MethodPost, "/v1/fetcher/" + made.JobID + "/cancel", "", 202, nil},
+		{http.MethodPost, "/v1/fetcher/" + made.JobID + "/cancel", "", 409, nil},
+		{http.MethodPost, connectionsPath + "/validate-schema", `{"mappedFields":{"orders":{"Order":["*"]}}}`, 200, nil},
+		{http.MethodPost, connectionsPath + "/validate-schema", `{"mappedFields":{"orders":{"Order":["nope"]}}}`, 422, nil},
+		{http.MethodPost, connectionsPath + "/validate-schema", `{"mappedFields":{"nope":{"Order":["*"]}}}`, 404, nil},
 	} {
 		got := s.expect(t, tc.status, "", tc.method, tc.path, s.token("acme"), tc.body, tc.headers...)
 		if err := matchesDocument(router, s.url, tc.method, tc.path, tc.body, tc.headers, got); err != nil {

@@ -109,7 +109,7 @@ func actionOf(method string) string {
 
 // everywhere are the codes that any operation may answer.
 var everywhere = []problem.Code{
-	problem.Internal, problem.Unavailable, problem.Unauthenticated, problem.Forbidden, problem.BodyTooLarge,
+	problem.Internal, problem.Unavailable, problem.Unauthenticated, problem.Forbidden, problem.RateLimited, problem.BodyTooLarge,
 	problem.TenantMissing, problem.TenantUnknown, problem.TenantUnavailable, problem.TenantSuspended,
 }
 

@@ -33,10 +33,13 @@ type Gate interface {
 type Tenants interface {
 	Acquire(ctx context.Context, tenantID string) (*tenant.Lease, error)
 	Readiness(ctx context.Context, tenantID string) (tenant.Readiness, error)
+	Info(ctx context.Context, tenantID string) (tenant.Info, error)
 }
 
-// Connections is what can be done with a tenant's connections beyond reading them.
+// Connections is what can be done with a tenant's connections and the internal datasources it may read.
 type Connections interface {
+	Internal(tenantID string) []store.Connection
+	Get(ctx context.Context, db store.Connections, tenantID string, id uuid.UUID) (*store.Connection, error)
 	Create(ctx context.Context, db store.Connections, tenantID, product string, in connections.Input) (*store.Connection, error)
 	Test(ctx context.Context, tenantID string, c *store.Connection) (time.Duration, error)
 	Schema(ctx context.Context, tenantID string, c *store.Connection) (*source.Catalog, error)
@@ -73,6 +76,8 @@ type Options struct {
 	EventsSource   string // the source attribute of events; empty: /fetcher
 	Swagger        bool   // serve the documentation, open to anybody
 	TrustedProxies []string
+	CORSOrigins    []string // whose pages may call the API from a browser; empty: none
+	TenantRate     float64  // requests per second of a tenant whose registry row has no limit; 0: no limit
 
 	Logger       *slog.Logger
 	Meter        metric.Meter

@@ -113,6 +113,7 @@ func (a *app) api(health *handlers.Health) (http.Handler, error) {
 		MaxBodyBytes: int64(s.MaxBodyBytes), StrictJSON: s.StrictJSON, MaxPageLimit: s.MaxPageLimit, MaxMonths: s.MaxDateRangeMonths,
 		JobLimits:      jobs.Limits{Datasources: a.cfg.Jobs.MaxDatasources, Tables: a.cfg.Jobs.MaxTables, Fields: a.cfg.Jobs.MaxFields, Conditions: a.cfg.Jobs.MaxConditions},
 		ProblemBaseURI: s.ProblemBaseURI, EventsSource: a.cfg.Events.Source, Swagger: s.SwaggerEnabled, TrustedProxies: s.TrustedProxies,
+		CORSOrigins: s.CORSOrigins, TenantRate: a.cfg.Tenants.RateLimit,
 		Logger: a.log, Meter: a.tel.Meter("handlers"), Tracer: a.tel.TracerProvider(), Propagator: a.tel.Propagator(),
 	})
 }
