@@ -45,14 +45,18 @@ type Connections interface {
 	Schema(ctx context.Context, tenantID string, c *store.Connection) (*source.Catalog, error)
 }
 
-// Jobs takes in extraction jobs.
+// Jobs takes in extraction jobs, stops them, and compares what one would ask for with the databases.
 type Jobs interface {
 	Submit(ctx context.Context, lease *tenant.Lease, req jobs.Request) (job *store.Job, duplicate bool, err error)
+	Cancel(ctx context.Context, lease *tenant.Lease, id uuid.UUID) (*store.Job, error)
+	ValidateSchema(ctx context.Context, lease *tenant.Lease, req jobs.SchemaRequest) error
 }
 
-// Results opens stored results. The reader verifies as it is read; its error is errors.Is one of package results'.
+// Results opens stored results. The readers verify as they are read, the one of parts only what it reads; their errors
+// are errors.Is one of package results'.
 type Results interface {
 	OpenReader(ctx context.Context, tenantID string, facts results.Facts) (*results.Reader, error)
+	OpenReaderAt(ctx context.Context, tenantID string, facts results.Facts) (*results.ReaderAt, error)
 }
 
 // Options configure New. Auth, Tenants, Connections, Jobs, Results and Health are required; every other zero value is

@@ -102,7 +102,7 @@ func (a *app) api(health *handlers.Health) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the queue: %w", err)
 	}
-	service, err := jobs.NewService(jobs.ServiceOptions{Queue: queue, Connections: a.conns})
+	service, err := jobs.NewService(jobs.ServiceOptions{Queue: queue, Connections: a.conns, Meter: a.tel.Meter("jobs")})
 	if err != nil {
 		return nil, fmt.Errorf("starting the job service: %w", err)
 	}
