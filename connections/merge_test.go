@@ -1,6 +1,9 @@
 package connections
 
 import (
+	"bytes"
+	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 
@@ -72,4 +75,57 @@ func TestMetadataDoNotGrowWithoutBound(t *testing.T) {
 	if err := checkGrowth(large, small); problem.CodeOf(err) != problem.Malformed {
 		t.Errorf("a patch that makes them large: %v", err)
 	}
+}
+
+// FuzzMerge compares with the algorithm of RFC 7396 on decoded values.
+func FuzzMerge(f *testing.F) {
+	for _, seed := range [][2]string{
+		{`{"a":1}`, `{"a":null}`}, {`{"a":{"b":[1,null]}}`, `{"a":{"b":{"c":null}},"d":"\u0000"}`}, {`{"\u0061":1}`, `{"a":{}}`},
+		{` { "x" : {} } `, `{"x":{"y":{"z":null,"n":1.0}}}`}, {`{}`, `{"":""}`}, {`{"a":"x"}`, `{"b":null}`},
+	} {
+		f.Add([]byte(seed[0]), []byte(seed[1]))
+	}
+	f.Fuzz(func(t *testing.T, text, patch []byte) {
+		if checkObject(text) != nil || checkObject(patch) != nil || text == nil || patch == nil {
+			return
+		}
+		got := mergeMetadata(text, patch)
+		if err := checkObject(got); err != nil {
+			t.Fatalf("%s with %s is %s: %v", text, patch, got, err)
+		}
+		if diff := cmp.Diff(reference(decoded(t, text), decoded(t, patch)), decoded(t, got)); diff != "" {
+			t.Errorf("%s with %s is %s: %s", text, patch, got, diff)
+		}
+	})
+}
+
+func decoded(t *testing.T, text []byte) any {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		t.Skip("not for this decoder")
+	}
+	return v
+}
+
+// reference is the pseudocode of RFC 7396, section 2.
+func reference(target, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	out := map[string]any{}
+	if object, isObject := target.(map[string]any); isObject {
+		maps.Copy(out, object)
+	}
+	for name, value := range changes {
+		if value == nil {
+			delete(out, name)
+		} else {
+			out[name] = reference(out[name], value)
+		}
+	}
+	return out
 }

@@ -45,10 +45,8 @@ func full(t *testing.T, s *connections.Service, rows store.Connections, name str
 func TestUpdateMerges(t *testing.T) {
 	t.Parallel()
 	_, rows := database(t)
-	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	s := service(t, connections.Options{Now: func() time.Time { now = now.Add(time.Second); return now }})
 	m := pems()
-	pem := func(text string) string { return strings.TrimSpace(text) }
+	pem := strings.TrimSpace
 	for name, tc := range map[string]struct {
 		patch connections.Patch
 		row   func(*store.Connection)
@@ -85,7 +83,10 @@ func TestUpdateMerges(t *testing.T) {
 			func(c *store.Connection) { c.Kind, c.SSLMode = "MYSQL", new("true") },
 			func(p *source.Params) { p.Kind, p.TLS.Mode = source.MySQL, "true" }},
 	} {
-		t.Run(name, func(t *testing.T) { // one at a time: they share the clock
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+			s := service(t, connections.Options{Now: func() time.Time { now = now.Add(time.Second); return now }})
 			before := full(t, s, rows, strings.ReplaceAll(name, " ", "-")+"-0")
 			wantReach, err := s.Params(tenant, before)
 			if err != nil {
@@ -237,7 +238,8 @@ func TestUpdateSealsAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.Host = "other.example.com"
-	if reach, err := second.Params(tenant, got); err != nil || !cmp.Equal(want, reach) {
+	reach, err := second.Params(tenant, got)
+	if err != nil || !cmp.Equal(want, reach) {
 		t.Errorf("not everything was sealed anew: %v", err)
 	}
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/source"
+	"github.com/fetcherhq/fetcher/store"
 	"github.com/fetcherhq/fetcher/tenant"
 )
 
@@ -102,7 +103,11 @@ func (e *edge) testConnection(ctx context.Context, in *idInput) (*testOutput, er
 	if err != nil {
 		return nil, err
 	}
-	latency, err := e.opts.Connections.Test(ctx, tenant.FromContext(ctx).TenantID(), c)
+	lease := tenant.FromContext(ctx)
+	if err = e.opts.Connections.TakeTest(ctx, store.NewConnections(lease.DB(ctx)), c.ID); err != nil {
+		return nil, err
+	}
+	latency, err := e.opts.Connections.Test(ctx, lease.TenantID(), c)
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func (e *edge) mountConnections() {
 		resource: resourceConnections, tag: tagConnections,
 		summary: "Register an external database",
 		params:  []*huma.Param{productParam(true)},
-		body:    reflect.TypeFor[CreateConnection](), success: http.StatusCreated,
+		body:    reflect.TypeFor[CreateConnection](), success: http.StatusCreated, onceFor: requiredProduct,
 		codes: []problem.Code{
 			problem.HeaderInvalid, problem.MissingMember, problem.MetadataTooDeep, problem.MetadataValueTooLong,
 			problem.MetadataKeyTooLong, problem.SSLModeInvalid, problem.HostNotAllowed, problem.NameTaken,
@@ -125,13 +125,24 @@ func (e *edge) createConnection(ctx context.Context, _ *struct{}) (*createConnec
 		return nil, err
 	}
 	lease := tenant.FromContext(ctx)
-	made, err := e.opts.Connections.Create(ctx, store.NewConnections(lease.DB(ctx)), lease.TenantID(), product, body.input())
+	rows := store.NewConnections(lease.DB(ctx))
+	if exchangeOf(ctx).claim != nil { // the answer is kept if and only if the connection is
+		rows = rows.Then(func(kept store.Idempotency, c *store.Connection) error {
+			out := createdConnection(c)
+			return record(ctx, kept, http.StatusCreated, out.Location, out.ETag, out.Body)
+		})
+	}
+	made, err := e.opts.Connections.Create(ctx, rows, lease.TenantID(), product, body.input())
 	if err != nil {
 		return nil, err
 	}
+	return createdConnection(made), nil
+}
+
+func createdConnection(c *store.Connection) *createConnectionOutput {
 	return &createConnectionOutput{
-		ETag: etag(made.Revision), Location: connectionsPath + "/" + made.ID.String(), Body: viewConnection(made),
-	}, nil
+		ETag: etag(c.Revision), Location: connectionsPath + "/" + c.ID.String(), Body: viewConnection(c),
+	}
 }
 
 func (e *edge) listConnections(ctx context.Context, known map[string]bool) (*connectionPageOutput, error) {

@@ -54,6 +54,8 @@ func New(opts Options) (http.Handler, error) {
 	}
 	e.api = humagin.NewWithGroup(engine, engine.Group(""), e.newConfig())
 	e.mountConnections()
+	e.mountConnectionChanges()
+	e.mountAssignment()
 	e.mountConnectionProbes()
 	e.mountSchemaValidation()
 	e.mountJobs()

@@ -16,8 +16,12 @@ import (
 )
 
 // stages are what every operation goes through, in this order. Each either hands the request on or answers it.
-func (e *edge) stages() huma.Middlewares {
-	return huma.Middlewares{e.authenticate, e.readBody, e.authorize, e.limitRate, e.lease}
+func (e *edge) stages(op operation) huma.Middlewares {
+	stages := huma.Middlewares{e.authenticate, e.readBody, e.authorize, e.limitRate, e.lease}
+	if op.onceFor != nil {
+		stages = append(stages, e.once)
+	}
+	return stages
 }
 
 // authenticate verifies the token and that it names a tenant.

@@ -124,11 +124,11 @@ func TestChangeStoresWhatItIsGiven(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	for value, total := range map[string]int64{"a": 0, "b": 1} {
-		_, n, err := s.List(t.Context(), store.ConnectionFilter{
+		_, n, listErr := s.List(t.Context(), store.ConnectionFilter{
 			Page: store.Page{Limit: 1}, Metadata: []store.MetadataMatch{{Path: []string{"team"}, Value: value}},
 		})
-		if err != nil || n != total {
-			t.Errorf("team %s: %d found, want %d, %v", value, n, total, err)
+		if listErr != nil || n != total {
+			t.Errorf("team %s: %d found, want %d, %v", value, n, total, listErr)
 		}
 	}
 	_, err = s.Change(t.Context(), c.ID, func(c *store.Connection) error { c.ConfigName = "taken"; return nil })

@@ -40,7 +40,8 @@ type IdempotencyRecord struct {
 const expiredAtOnce = 10
 
 // Open claims the key for the attempt named by token: it stores a record that is owned until the lease ends and kept
-// until it expires. When there is a record already, whatever its state, that is returned and nothing changes.
+// until it expires, and returns nil. When there is a record already, whatever its state, that is returned and nothing
+// changes.
 func (s Idempotency) Open(
 	ctx context.Context, scope []byte, token uuid.UUID, fingerprint []byte, lease, keep time.Duration,
 ) (*IdempotencyRecord, error) {
@@ -53,7 +54,7 @@ func (s Idempotency) Open(
 			return nil, mapped("open idempotency record", result.Error)
 		}
 		if result.RowsAffected == 1 {
-			return nil, s.forget(ctx) //nolint:nilnil // no record stood in the way
+			return nil, s.forget(ctx)
 		}
 		record, err := s.find(ctx, scope)
 		if err != nil || record != nil {

@@ -31,7 +31,8 @@ var allowed = map[string][]string{
 	"auth":            {"problem"},
 	"connections":     {"store", "source", "secret", "dial", "problem"},
 	"jobs":            {"tenant", "extract", "connections", "store", "store/control", "source", "results", "secret", "dial", "problem"},
-	"handlers":        {"auth", "tenant", "jobs", "connections", "results", "store", "source", "telemetry", "problem"},
+	"idempotency":     {"store", "secret", "problem"},
+	"handlers":        {"auth", "tenant", "jobs", "connections", "idempotency", "results", "store", "source", "telemetry", "problem"},
 }
 
 // wirers may import everything: they bring concrete parts together, or are imported by tests only.
@@ -83,10 +84,11 @@ func TestImportTable(t *testing.T) {
 	}
 }
 
-// mayImport applies the table; a package's internal/ belongs to it and is judged as it is.
+// mayImport applies the table; a package's internal/ belongs to it and to those below it, and is judged as it is.
 func mayImport(pkg, imported string) bool {
 	owner, _, _ := strings.Cut(pkg, "/internal/")
-	return slices.Contains(allowed[owner], imported) || strings.HasPrefix(imported, owner+"/internal/")
+	parent, _, internal := strings.Cut(imported, "/internal/")
+	return slices.Contains(allowed[owner], imported) || internal && under([]string{parent}, owner)
 }
 
 func under(roots []string, pkg string) bool {
