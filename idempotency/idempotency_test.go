@@ -236,3 +236,23 @@ func TestReleaseWorksForAClientThatLeft(t *testing.T) {
 		t.Errorf("the key is not free: %v", err)
 	}
 }
+
+func FuzzParseKey(f *testing.F) {
+	for _, seed := range []string{"", "k", " k", "a b", "\x00", "\x7f", "é", strings.Repeat("k", 256)} {
+		f.Add(seed, false)
+		f.Add(seed, true)
+	}
+	f.Fuzz(func(t *testing.T, line string, twice bool) {
+		lines := []string{line}
+		if twice {
+			lines = append(lines, line)
+		}
+		key, err := idempotency.ParseKey(lines)
+		switch {
+		case err != nil && (key != "" || problem.CodeOf(err) != problem.HeaderInvalid):
+			t.Errorf("%q: %q, %v", lines, key, err)
+		case err == nil && (twice || key != line || len(key) < 1 || len(key) > 255 || strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' })):
+			t.Errorf("%q is the key %q", lines, key)
+		}
+	})
+}
