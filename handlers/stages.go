@@ -59,7 +59,7 @@ func (e *edge) authorize(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// limitRate spends one request of the caller's tenant. Whether there is such a tenant is for the next stage to say.
+// limitRate spends one request of the caller's tenant.
 func (e *edge) limitRate(ctx huma.Context, next func(huma.Context)) {
 	if err := e.rates.spend(ctx.Context(), auth.FromContext(ctx.Context()).TenantID); err != nil {
 		e.refuse(humagin.Unwrap(ctx), err)

@@ -31,12 +31,16 @@ func newTenantLimiter(tenants Tenants, usual float64, now func() time.Time) (*te
 	return &tenantLimiter{tenants: tenants, usual: usual, now: now, buckets: buckets}, nil
 }
 
-// spend takes one request from the tenant's bucket; FET-0008 when there is none left. A tenant that can't be served, or
-// that the registry can't tell about, has no bucket: made-up ids must not push out those of others.
+// spend takes one request from the tenant's bucket; FET-0008 when there is none left. Other errors are those of a lease.
+// A tenant that can't be served, or that the registry can't tell about, has no bucket: made-up ids must not push out
+// those of others.
 func (l *tenantLimiter) spend(ctx context.Context, tenantID string) error {
 	info, err := l.tenants.Info(ctx, tenantID)
-	if err != nil || info.Suspended {
-		return nil //nolint:nilerr // the lease fails of the same, and says so
+	if err != nil {
+		return err // the lease would fail of the same, after asking again
+	}
+	if info.Suspended {
+		return nil // which the lease says
 	}
 	limit := cmp.Or(info.RateLimit, l.usual)
 	if limit <= 0 {
