@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/base64"
+	"math"
 	"net"
 	"net/netip"
 	"net/url"
@@ -29,8 +30,9 @@ func (c *checker) require(ok bool, variable, message string) {
 	c.problems = append(c.problems, Problem{variable, message})
 }
 
-// check judges the configuration as a whole for the role, and completes defaults that depend on other variables.
-func (c *Config) check(role Role, parsed Problems) Problems {
+// check judges the configuration as a whole for the role, and completes defaults that depend on other variables. Rules
+// come last.
+func (c *Config) check(role Role, parsed Problems, rules []Rule) Problems {
 	k := &checker{faulty: map[string]bool{}}
 	for _, p := range parsed {
 		k.faulty[p.Variable] = true
@@ -52,10 +54,16 @@ func (c *Config) check(role Role, parsed Problems) Problems {
 	if role&(RoleManager|RoleWorker) != 0 {
 		c.checkResults(k)
 		c.checkJobs(k)
+		c.checkDatasources(k)
 	}
 	c.checkSources(k)
 	if c.Server.DeploymentMode == ModeSaaS {
 		c.checkSaaS(k)
+	}
+	for _, rule := range rules {
+		for _, p := range rule(c) {
+			k.require(false, p.Variable, p.Message)
+		}
 	}
 	return k.problems
 }
@@ -94,6 +102,7 @@ func (c *Config) checkTenants(k *checker) {
 	k.require(t.PoolHardCap >= t.MaxPools, "MULTI_TENANT_POOL_HARD_CAP", "must not be below MULTI_TENANT_MAX_TENANT_POOLS")
 	k.require(t.MaxOpenConns >= 1, "TENANT_MAX_OPEN_CONNS", "must be 1 or more")
 	k.require(t.MaxConnsPerHost >= 1, "MAX_DB_CONNS_PER_HOST", "must be 1 or more")
+	k.require(t.RateLimit >= 0 && !math.IsInf(t.RateLimit, 1), "TENANT_RATE_LIMIT", "must be 0 or a positive number")
 	k.require(t.CacheTTL >= 1, "MULTI_TENANT_CACHE_TTL_SEC", "must be 1 or more")
 	k.require(t.IdleTimeout >= 1, "MULTI_TENANT_IDLE_TIMEOUT_SEC", "must be 1 or more")
 }

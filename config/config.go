@@ -20,6 +20,8 @@ type Config struct {
 	Sources   Sources
 	Events    Events
 	Telemetry Telemetry
+
+	Datasources []Datasource // by name of the variables
 }
 
 // Server is how the process listens, answers and stops.
@@ -34,6 +36,7 @@ type Server struct {
 	SwaggerEnabled     bool           `env:"SWAGGER_ENABLED" envDefault:"false" desc:"Serve the API documentation, open to anybody."`
 	ProblemBaseURI     string         `env:"PROBLEM_BASE_URI" envDefault:"/problems" desc:"Start of the type member of errors."`
 	MaxPageLimit       int            `env:"MAX_PAGINATION_LIMIT" envDefault:"100" desc:"Largest page of a list."`
+	CORSOrigins        Origins        `env:"CORS_ALLOWED_ORIGINS" desc:"Exact origins whose pages may call the API from a browser, comma separated; empty: none."`
 	MaxDateRangeMonths int            `env:"MAX_PAGINATION_MONTH_DATE_RANGE" envDefault:"1" desc:"Widest creation-date window of a list, in months."`
 	DrainDelay         Seconds        `env:"READYZ_DRAIN_DELAY_SEC" envDefault:"12" desc:"How long readiness says draining before the listeners close."`
 	ShutdownGrace      time.Duration  `env:"SHUTDOWN_GRACE" envDefault:"30s" desc:"How long running requests and jobs may take to finish at a stop."`
@@ -55,6 +58,7 @@ type Tenants struct {
 	IdleTimeout     Seconds `env:"MULTI_TENANT_IDLE_TIMEOUT_SEC" envDefault:"300" desc:"After how long an unused pool closes."`
 	MaxOpenConns    int     `env:"TENANT_MAX_OPEN_CONNS" envDefault:"10" desc:"Connections of one tenant's pool."`
 	MaxConnsPerHost int     `env:"MAX_DB_CONNS_PER_HOST" envDefault:"80" desc:"Connections to one database server over all tenants."`
+	RateLimit       float64 `env:"TENANT_RATE_LIMIT" envDefault:"0" desc:"Requests per second of one tenant to one process; the tenant's own limit wins; 0: no limit."`
 	AutoMigrate     bool    `env:"AUTO_MIGRATE" envDefault:"true" desc:"Migrate databases at start and at a tenant's first use."`
 }
 

@@ -42,39 +42,56 @@ func (p Problems) Error() string {
 	return b.String()
 }
 
-// Load parses environ (as os.Environ gives it) and validates the whole for the role. The error is Problems.
-// A variable that is set but empty counts as absent.
-func Load(environ []string, role Role) (*Config, error) {
+// Load parses environ (as os.Environ gives it) and validates the whole for the role, by its own rules and the given
+// ones. The error is Problems. A variable that is set but empty counts as absent.
+func Load(environ []string, role Role, rules ...Rule) (*Config, error) {
 	cfg, problems := parse(environ)
-	problems = append(problems, cfg.check(role, problems)...)
+	problems = append(problems, cfg.check(role, problems, rules)...)
 	if len(problems) == 0 {
 		return cfg, nil
 	}
-	order := map[string]int{}
-	for i, v := range cfg.Variables() {
-		order[v.Name] = i
-	}
-	slices.SortStableFunc(problems, func(a, b Problem) int { return order[a.Variable] - order[b.Variable] })
+	problems.sort(cfg.Variables())
 	return nil, problems
+}
+
+// sort puts the problems in the order of the variables; those that are no variables come last.
+func (p Problems) sort(known []Variable) {
+	order := map[string]int{}
+	for i, v := range known {
+		order[v.Name] = i - len(known)
+	}
+	slices.SortStableFunc(p, func(a, b Problem) int { return order[a.Variable] - order[b.Variable] })
 }
 
 func parse(environ []string) (*Config, Problems) {
 	vars := env.ToMap(environ)
 	cfg := &Config{}
-	problems := readSecretFiles(vars, cfg.Variables())
+	var problems Problems
+	cfg.Datasources, problems = findDatasources(vars)
+	problems = append(problems, readSecretFiles(vars, cfg.Variables())...)
 	maps.DeleteFunc(vars, func(_, value string) bool { return value == "" })
 	for _, section := range cfg.sections() {
 		err := env.ParseWithOptions(section.Addr().Interface(), env.Options{Environment: vars})
-		all, _ := errors.AsType[env.AggregateError](err)
-		for _, one := range all.Errors {
-			problems = append(problems, parseProblem(section.Type(), one))
-		}
+		problems = append(problems, parseProblems(section.Type(), "", err)...)
+	}
+	for i := range cfg.Datasources {
+		problems = append(problems, parseDatasource(&cfg.Datasources[i], vars)...)
 	}
 	return cfg, problems
 }
 
+// parseProblems takes apart what the library says of a struct whose variables begin with prefix.
+func parseProblems(section reflect.Type, prefix string, err error) Problems {
+	all, _ := errors.AsType[env.AggregateError](err)
+	problems := make(Problems, 0, len(all.Errors))
+	for _, one := range all.Errors {
+		problems = append(problems, parseProblem(section, prefix, one))
+	}
+	return problems
+}
+
 // parseProblem names the variable instead of the struct field, and leaves out the value the library would quote.
-func parseProblem(section reflect.Type, err error) Problem {
+func parseProblem(section reflect.Type, prefix string, err error) Problem {
 	var pe env.ParseError
 	if !errors.As(err, &pe) {
 		return Problem{section.Name(), "can't be read"}
@@ -91,8 +108,10 @@ func parseProblem(section reflect.Type, err error) Problem {
 		message = "must be true or false"
 	case field.Type.Kind() == reflect.Int, field.Type.Kind() == reflect.Int64:
 		message = "must be a whole number"
+	case field.Type.Kind() == reflect.Float64:
+		message = "must be a number"
 	}
-	return Problem{field.Tag.Get("env"), message}
+	return Problem{prefix + field.Tag.Get("env"), message}
 }
 
 // readSecretFiles puts the content of the file that NAME_FILE names into NAME, for every secret NAME.

@@ -3,7 +3,10 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,6 +99,80 @@ func (s *Seconds) UnmarshalText(text []byte) error {
 
 // Duration converts to time.Duration.
 func (s Seconds) Duration() time.Duration { return time.Duration(s) * time.Second }
+
+// List is comma separated values without blanks around them; empty ones don't count.
+type List []string
+
+// UnmarshalText splits the text.
+func (l *List) UnmarshalText(text []byte) error {
+	*l = nil
+	for value := range strings.SplitSeq(string(text), ",") {
+		if value = strings.TrimSpace(value); value != "" {
+			*l = append(*l, value)
+		}
+	}
+	return nil
+}
+
+// String joins the values.
+func (l List) String() string { return strings.Join(l, ",") }
+
+// Origins is a list of web origins as browsers send them: scheme, host and a port that is not the scheme's own.
+type Origins []string
+
+// UnmarshalText splits and checks the text.
+func (o *Origins) UnmarshalText(text []byte) error {
+	var list List
+	if err := list.UnmarshalText(text); err != nil {
+		return err
+	}
+	for _, origin := range list {
+		if !isOrigin(origin) {
+			return formatError("must be exact origins such as https://app.example.com, comma separated")
+		}
+	}
+	*o = Origins(list)
+	return nil
+}
+
+// String joins the origins.
+func (o Origins) String() string { return List(o).String() }
+
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || strings.Contains(u.Host, "*") {
+		return false
+	}
+	own := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	return own != "" && u.Port() != own && !strings.HasSuffix(text, ":") && text == strings.ToLower(u.Scheme+"://"+u.Host)
+}
+
+// Options is a set of named values, written k=v&k=v. Percent-encoding works as in a query.
+type Options map[string]string
+
+// UnmarshalText takes the text apart.
+func (o *Options) UnmarshalText(text []byte) error {
+	*o = Options{}
+	for pair := range strings.SplitSeq(string(text), "&") {
+		name, value, ok := strings.Cut(pair, "=")
+		name, nameErr := url.QueryUnescape(strings.TrimSpace(name))
+		value, valueErr := url.QueryUnescape(value)
+		if _, twice := (*o)[name]; !ok || name == "" || twice || nameErr != nil || valueErr != nil {
+			return formatError("must be of the form k=v&k=v, each k once")
+		}
+		(*o)[name] = value
+	}
+	return nil
+}
+
+// String masks the values: an option may be as confidential as a password.
+func (o Options) String() string {
+	names := slices.Sorted(maps.Keys(o))
+	for i, name := range names {
+		names[i] = name + "=" + masked
+	}
+	return strings.Join(names, "&")
+}
 
 // DeploymentMode says how strict the process is about its dependencies.
 type DeploymentMode string

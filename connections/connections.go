@@ -2,8 +2,9 @@
 // sealing of its secrets, and opening sessions for tests, schema reads and jobs.
 //
 // It touches the tenant's store it is handed, the key ring, and external databases through the guarded dialer. It
-// promises that secrets are stored sealed for one tenant, connection and field only, that no host is dialled which the
-// guard refuses, and that what it says about a fault never holds a secret, an address or a driver's words.
+// promises that secrets are stored sealed for one tenant, connection and field only, that no host a tenant names is
+// dialled which the guard refuses, that an internal datasource is there only for tenants that may read it, and that
+// what it says about a fault never holds a secret, an address or a driver's words.
 package connections
 
 import (
@@ -32,8 +33,10 @@ type Options struct {
 	Guard   *dial.Guard
 	Drivers source.Drivers // kinds without a driver can be stored, but not tested or read
 
+	Internal *Internals // the platform's own databases; nil: none
+
 	RequireTLS    bool                         // refuse every mode that may end unencrypted
-	Reserved      func(configName string) bool // names that tenants can't take; nil: none
+	Reserved      func(configName string) bool // names that tenants can't take; nil: those of Internal
 	TestTimeout   time.Duration                // 0: 10 s
 	SchemaTimeout time.Duration                // 0: 30 s
 
@@ -56,7 +59,7 @@ func New(opts Options) (*Service, error) {
 		opts.SchemaTimeout = defaultSchemaTimeout
 	}
 	if opts.Reserved == nil {
-		opts.Reserved = func(string) bool { return false }
+		opts.Reserved = opts.Internal.Reserved
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now

@@ -164,3 +164,12 @@ func mustMaterial() *material {
 	m.otherKey = block("EC PRIVATE KEY", other, err)
 	return m
 }
+
+func retryAfter(t testing.TB, err error) time.Duration {
+	t.Helper()
+	var p *problem.Error
+	if !errors.As(err, &p) {
+		t.Fatalf("not a problem: %v", err)
+	}
+	return p.RetryAfter
+}

@@ -23,7 +23,7 @@ func scope(tenantID string, id uuid.UUID, field string) secret.Scope {
 	return secret.Scope{Tenant: tenantID, Object: id.String(), Field: field}
 }
 
-// sealAll puts the secrets of a valid input into c, sealed.
+// sealAll puts the secrets of a valid input into c, sealed, in place of those it has.
 func (s *Service) sealAll(tenantID string, c *store.Connection, in Input) error {
 	var ssl SSLInput
 	if in.SSL != nil {
@@ -41,6 +41,7 @@ func (s *Service) sealAll(tenantID string, c *store.Connection, in Input) error 
 		{fieldCert, ssl.Cert, &c.SSLCertSealed},
 		{fieldKey, ssl.Key, &c.SSLKeySealed},
 	} {
+		*f.into = nil
 		if f.value == nil {
 			continue
 		}
@@ -55,8 +56,11 @@ func (s *Service) sealAll(tenantID string, c *store.Connection, in Input) error 
 
 // Params opens the secrets of a tenant's connection and returns how to reach it. It fails when a secret was sealed for
 // another tenant, connection or field, or under a key that is not in the ring; the error names the field only. A stored
-// TLS mode that is not allowed any more is FET-0413.
+// TLS mode that is not allowed any more is FET-0413. Those of an internal datasource are the operator's.
 func (s *Service) Params(tenantID string, c *store.Connection) (source.Params, error) {
+	if d := s.opts.Internal.find(tenantID, c.ID); d != nil {
+		return d.params, nil
+	}
 	options, _ := kindOptions(source.Kind(c.Kind), c.Metadata, c.DatabaseName)
 	p := source.Params{
 		Kind: source.Kind(c.Kind), Host: c.Host, Port: c.Port, Database: c.DatabaseName, User: c.UserName, Options: options,
@@ -83,11 +87,19 @@ func (s *Service) Params(tenantID string, c *store.Connection) (source.Params, e
 		if f.sealed == nil && f.field != fieldPassword {
 			continue
 		}
-		plain, err := s.opts.Keys.Open(scope(tenantID, c.ID, f.field), f.sealed)
+		plain, err := s.open(tenantID, c, f.field, f.sealed)
 		if err != nil {
-			return source.Params{}, fmt.Errorf("open %s of connection %s: %w", f.field, c.ID, err)
+			return source.Params{}, err
 		}
-		*f.into = string(plain)
+		*f.into = plain
 	}
 	return p, nil
+}
+
+func (s *Service) open(tenantID string, c *store.Connection, field string, sealed []byte) (string, error) {
+	plain, err := s.opts.Keys.Open(scope(tenantID, c.ID, field), sealed)
+	if err != nil {
+		return "", fmt.Errorf("open %s of connection %s: %w", field, c.ID, err)
+	}
+	return string(plain), nil
 }

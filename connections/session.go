@@ -53,8 +53,10 @@ func (s *Service) Schema(ctx context.Context, tenantID string, c *store.Connecti
 // Session connects and authenticates within ctx; the caller closes the session. Failures are those of Test. Errors of
 // the session itself are the source's; Unreachable turns them into FET-1040.
 func (s *Service) Session(ctx context.Context, tenantID string, c *store.Connection) (source.Session, error) {
-	if err := s.opts.Guard.CheckHost(c.Host); err != nil {
-		return nil, hostNotAllowed(err)
+	if !s.IsInternal(tenantID, c) {
+		if err := s.opts.Guard.CheckHost(c.Host); err != nil {
+			return nil, hostNotAllowed(err)
+		}
 	}
 	driver, ok := s.opts.Drivers[source.Kind(c.Kind)]
 	if !ok {
@@ -64,7 +66,7 @@ func (s *Service) Session(ctx context.Context, tenantID string, c *store.Connect
 	if err != nil {
 		return nil, err
 	}
-	session, err := driver.Open(ctx, params, s.opts.Guard)
+	session, err := driver.Open(ctx, params, s.Dialer(tenantID, c))
 	if err != nil {
 		return nil, Unreachable(err)
 	}

@@ -48,8 +48,16 @@ func hostNotAllowed(cause error) *problem.Error {
 	return problem.Wrap(cause, problem.HostNotAllowed, "the host is not allowed")
 }
 
-// missing lists the required members that are not there.
+// missing returns the error that lists the required members that are not there.
 func (s *Service) missing(in Input) error {
+	if fields := s.absent(in); len(fields) > 0 {
+		return problem.New(problem.MissingMember, "required members are missing").With(fields...)
+	}
+	return nil
+}
+
+// absent lists the required members that are not there.
+func (s *Service) absent(in Input) []problem.Field {
 	required := map[string]bool{
 		"body.configName":   blank(in.ConfigName),
 		"body.type":         blank(in.Kind),
@@ -71,10 +79,7 @@ func (s *Service) missing(in Input) error {
 			fields = append(fields, problem.Field{Location: location, Message: "is required"})
 		}
 	}
-	if len(fields) == 0 {
-		return nil
-	}
-	return problem.New(problem.MissingMember, "required members are missing").With(fields...)
+	return fields
 }
 
 // formats lists every violated format of an input with nothing missing.

@@ -2,7 +2,8 @@
 //
 // It touches the resolver and the network only. It promises that a name is looked up once, that every answer is
 // judged, that only a judged address is dialled, that the address of the socket is judged again before the first
-// packet, and that no error text holds a host or address. What the operator configures is not dialled through it.
+// packet, and that no error text holds a host or address. Databases that the operator configures are dialled as
+// configured, by Direct.
 package dial
 
 import (

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/source"
+	"github.com/fetcherhq/fetcher/store"
 	"github.com/fetcherhq/fetcher/tenant"
 )
 
@@ -98,11 +99,15 @@ func (e *edge) mountConnectionProbes() {
 }
 
 func (e *edge) testConnection(ctx context.Context, in *idInput) (*testOutput, error) {
-	c, err := findConnection(ctx, in)
+	c, err := e.findConnection(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	latency, err := e.opts.Connections.Test(ctx, tenant.FromContext(ctx).TenantID(), c)
+	lease := tenant.FromContext(ctx)
+	if err = e.opts.Connections.TakeTest(ctx, store.NewConnections(lease.DB(ctx)), c.ID); err != nil {
+		return nil, err
+	}
+	latency, err := e.opts.Connections.Test(ctx, lease.TenantID(), c)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +125,7 @@ func (e *edge) getSchema(ctx context.Context, in *idInput) (*schemaOutput, error
 	if err != nil {
 		return nil, err
 	}
-	c, err := findConnectionByID(ctx, id)
+	c, err := e.findConnectionByID(ctx, id)
 	if err != nil {
 		return nil, err
 	}

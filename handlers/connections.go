@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,7 +85,7 @@ func (e *edge) mountConnections() {
 		resource: resourceConnections, tag: tagConnections,
 		summary: "Register an external database",
 		params:  []*huma.Param{productParam(true)},
-		body:    reflect.TypeFor[CreateConnection](), success: http.StatusCreated,
+		body:    reflect.TypeFor[CreateConnection](), success: http.StatusCreated, onceFor: requiredProduct,
 		codes: []problem.Code{
 			problem.HeaderInvalid, problem.MissingMember, problem.MetadataTooDeep, problem.MetadataValueTooLong,
 			problem.MetadataKeyTooLong, problem.SSLModeInvalid, problem.HostNotAllowed, problem.NameTaken,
@@ -97,7 +98,7 @@ func (e *edge) mountConnections() {
 		id: "list-connections", method: http.MethodGet, path: connectionsPath,
 		resource: resourceConnections, tag: tagConnections,
 		summary: "List connections",
-		description: "Besides the parameters below, `metadata.KEY=VALUE` keeps connections whose metadata hold that entry: " +
+		description: "Internal datasources come first on page 1, on top of the limit; only `type` filters them.\n\nBesides the parameters below, `metadata.KEY=VALUE` keeps connections whose metadata hold that entry: " +
 			"strings by value, numbers and booleans by their JSON text. A dot in KEY steps into a nested object; several combine with AND.",
 		params: append(params, productParam(false)), success: http.StatusOK,
 		codes: []problem.Code{
@@ -124,13 +125,24 @@ func (e *edge) createConnection(ctx context.Context, _ *struct{}) (*createConnec
 		return nil, err
 	}
 	lease := tenant.FromContext(ctx)
-	made, err := e.opts.Connections.Create(ctx, store.NewConnections(lease.DB(ctx)), lease.TenantID(), product, body.input())
+	rows := store.NewConnections(lease.DB(ctx))
+	if exchangeOf(ctx).claim != nil { // the answer is kept if and only if the connection is
+		rows = rows.Then(func(kept store.Idempotency, c *store.Connection) error {
+			out := createdConnection(c)
+			return record(ctx, kept, http.StatusCreated, out.Location, out.ETag, out.Body)
+		})
+	}
+	made, err := e.opts.Connections.Create(ctx, rows, lease.TenantID(), product, body.input())
 	if err != nil {
 		return nil, err
 	}
+	return createdConnection(made), nil
+}
+
+func createdConnection(c *store.Connection) *createConnectionOutput {
 	return &createConnectionOutput{
-		ETag: etag(made.Revision), Location: connectionsPath + "/" + made.ID.String(), Body: viewConnection(made),
-	}, nil
+		ETag: etag(c.Revision), Location: connectionsPath + "/" + c.ID.String(), Body: viewConnection(c),
+	}
 }
 
 func (e *edge) listConnections(ctx context.Context, known map[string]bool) (*connectionPageOutput, error) {
@@ -156,9 +168,15 @@ func (e *edge) listConnections(ctx context.Context, known map[string]bool) (*con
 		kind = strings.ToUpper(kind)
 		filter.Kind = &kind
 	}
-	rows, total, err := store.NewConnections(tenant.FromContext(ctx).DB(ctx)).List(ctx, filter)
+	lease := tenant.FromContext(ctx)
+	rows, total, err := store.NewConnections(lease.DB(ctx)).List(ctx, filter)
 	if err != nil {
 		return nil, err
+	}
+	internal := e.internalDatasources(lease.TenantID(), filter.Kind)
+	total += int64(len(internal))
+	if page.number == 1 {
+		rows = slices.Concat(internal, rows)
 	}
 	out := &connectionPageOutput{Body: Page[Connection]{
 		Items: make([]Connection, 0, len(rows)), Page: page.number, Limit: page.limit, Total: total,
@@ -170,24 +188,33 @@ func (e *edge) listConnections(ctx context.Context, known map[string]bool) (*con
 }
 
 func (e *edge) getConnection(ctx context.Context, in *idInput) (*connectionOutput, error) {
-	c, err := findConnection(ctx, in)
+	c, err := e.findConnection(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	return &connectionOutput{ETag: etag(c.Revision), Body: viewConnection(c)}, nil
 }
 
-// findConnection returns the connection of the path's id in the caller's tenant.
-func findConnection(ctx context.Context, in *idInput) (*store.Connection, error) {
+// internalDatasources are those of the kind, nil for any, that the tenant may read.
+func (e *edge) internalDatasources(tenantID string, kind *string) []store.Connection {
+	return slices.DeleteFunc(e.opts.Connections.Internal(tenantID), func(c store.Connection) bool {
+		return kind != nil && c.Kind != *kind
+	})
+}
+
+// findConnection returns what the caller's tenant can read under the path's id: a connection of its own or an internal
+// datasource.
+func (e *edge) findConnection(ctx context.Context, in *idInput) (*store.Connection, error) {
 	id, err := in.parse()
 	if err != nil {
 		return nil, err
 	}
-	return findConnectionByID(ctx, id)
+	return e.findConnectionByID(ctx, id)
 }
 
-func findConnectionByID(ctx context.Context, id uuid.UUID) (*store.Connection, error) {
-	return store.NewConnections(tenant.FromContext(ctx).DB(ctx)).Get(ctx, id)
+func (e *edge) findConnectionByID(ctx context.Context, id uuid.UUID) (*store.Connection, error) {
+	lease := tenant.FromContext(ctx)
+	return e.opts.Connections.Get(ctx, store.NewConnections(lease.DB(ctx)), lease.TenantID(), id)
 }
 
 func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }

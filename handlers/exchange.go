@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/fetcherhq/fetcher/auth"
+	"github.com/fetcherhq/fetcher/idempotency"
 	"github.com/fetcherhq/fetcher/telemetry"
 )
 
@@ -31,7 +32,8 @@ type exchange struct {
 	id        string
 	path      string // escaped, without the query
 	principal *auth.Principal
-	body      []byte // read and bounded, for operations that take one
+	body      []byte             // read and bounded, for operations that take one
+	claim     *idempotency.Claim // on the request's key; nil: it has none, or it is settled
 }
 
 type exchangeKey struct{}

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -56,5 +57,24 @@ func FuzzQuery(f *testing.F) {
 			t.Errorf("%q gives %+v", raw, page)
 		}
 		_ = query.metadata()
+	})
+}
+
+func FuzzPatch(f *testing.F) {
+	for _, seed := range []string{
+		`{"configName":null,"port":1,"ssl":{"mode":"x","ca":null}}`, `{"ssl":null,"metadata":null}`, `{"ssl":[],"port":"1"}`,
+		`{"port":1e400}`, `{"metadata":{"a":{"b":null}},"schema":""}`, `{"host":{"host":null}}`, `{"ssl":{"mode":{"x":[null]}}}`,
+	} {
+		f.Add(seed, false)
+		f.Add(seed, true)
+	}
+	f.Fuzz(func(t *testing.T, text string, strict bool) {
+		var body UpdateConnection
+		ex := &exchange{edge: &edge{opts: Options{StrictJSON: strict}}, body: []byte(text)}
+		err := decodeBody(context.WithValue(t.Context(), exchangeKey{}, ex), &body)
+		checkRefusal(t, err)
+		if p := body.patch(); err == nil && p.SSL.Given != body.SSL.Given || !p.Port.Given && p.Port.Value != nil {
+			t.Errorf("%q gives another patch", text)
+		}
 	})
 }

@@ -51,7 +51,7 @@ func (e *edge) mountJobs() {
 	register(e, operation{
 		id: "create-fetcher-job", method: http.MethodPost, path: jobsPath,
 		resource: resourceJobs, tag: tagJobs,
-		summary: "Request an extraction", body: reflect.TypeFor[CreateJob](),
+		summary: "Request an extraction", body: reflect.TypeFor[CreateJob](), onceFor: bodyOnly,
 		success: http.StatusAccepted, also: map[int]string{http.StatusOK: "The same request was made before: its job."},
 		codes: []problem.Code{
 			problem.DataRequestInvalid, problem.MissingMember, problem.MetadataTooDeep, problem.MetadataValueTooLong,
@@ -71,10 +71,28 @@ func (e *edge) createJob(ctx context.Context, _ *struct{}) (*createJobOutput, er
 	if err != nil {
 		return nil, err
 	}
-	job, duplicate, err := e.opts.Jobs.Submit(ctx, tenant.FromContext(ctx), req)
+	lease := tenant.FromContext(ctx)
+	req.Then = func(kept store.Idempotency, job *store.Job) error { // the answer is kept if and only if the job is
+		return recordJob(ctx, kept, acceptedJob(job, false))
+	}
+	job, duplicate, err := e.opts.Jobs.Submit(ctx, lease, req)
 	if err != nil {
 		return nil, err
 	}
+	out := acceptedJob(job, duplicate)
+	if duplicate {
+		if err = recordJob(ctx, store.NewIdempotency(lease.DB(ctx)), out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func recordJob(ctx context.Context, rows store.Idempotency, out *createJobOutput) error {
+	return record(ctx, rows, out.Status, out.Location, "", out.Body)
+}
+
+func acceptedJob(job *store.Job, duplicate bool) *createJobOutput {
 	out := &createJobOutput{
 		Status: http.StatusAccepted, Location: jobsPath + "/" + job.ID.String(),
 		Body: JobAccepted{
@@ -84,7 +102,7 @@ func (e *edge) createJob(ctx context.Context, _ *struct{}) (*createJobOutput, er
 	if duplicate {
 		out.Status, out.Body.Message = http.StatusOK, "the same request was made before"
 	}
-	return out, nil
+	return out
 }
 
 // parseJob reads the body as far as no database is needed for it.

@@ -38,14 +38,22 @@ func jsonFormat() huma.Format {
 // writeJSON encodes v whole before it writes the first byte, so that a value that can't be encoded becomes an error
 // answer. A failed write is the client's leaving and no error.
 func writeJSON(w io.Writer, v any) error {
-	text, err := json.Marshal(v, json.Deterministic(true), jsontext.PreserveRawStrings(true))
+	text, err := encodeJSON(v)
 	if err != nil {
 		return err
 	}
-	text = append(text, '\n')
 	if rw, ok := w.(http.ResponseWriter); ok {
 		rw.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	}
 	_, _ = w.Write(text)
 	return nil
+}
+
+// encodeJSON is v as it is answered.
+func encodeJSON(v any) ([]byte, error) {
+	text, err := json.Marshal(v, json.Deterministic(true), jsontext.PreserveRawStrings(true))
+	if err != nil {
+		return nil, err
+	}
+	return append(text, '\n'), nil
 }

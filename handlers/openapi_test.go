@@ -42,14 +42,21 @@ func TestDocument(t *testing.T) {
 		t.Errorf("version %s", doc.OpenAPI)
 	}
 	want := []string{
+		"DELETE /v1/management/connections/{id} delete-connection",
+		"GET /v1/fetcher list-fetcher-jobs",
 		"GET /v1/fetcher/{id} get-fetcher-job",
 		"GET /v1/fetcher/{id}/events list-fetcher-job-events",
 		"GET /v1/fetcher/{id}/result download-fetcher-result",
 		"GET /v1/management/connections list-connections",
+		"GET /v1/management/connections/unassigned list-unassigned-connections",
 		"GET /v1/management/connections/{id} get-connection",
 		"GET /v1/management/connections/{id}/schema get-connection-schema",
+		"PATCH /v1/management/connections/{id} update-connection",
 		"POST /v1/fetcher create-fetcher-job",
+		"POST /v1/fetcher/{id}/cancel cancel-fetcher-job",
 		"POST /v1/management/connections create-connection",
+		"POST /v1/management/connections/validate-schema validate-schema",
+		"POST /v1/management/connections/{id}/assign assign-connection-to-product",
 		"POST /v1/management/connections/{id}/test test-connection",
 	}
 	var got []string
@@ -97,6 +104,7 @@ func TestAnswersMatchDocument(t *testing.T) {
 	d := external(t)
 	body := describe(t, d, "orders", map[string]any{"schema": "public", "metadata": map[string]any{"a": []any{1, nil}}})
 	connection, _ := s.create(t, "acme", body)
+	loose := s.unassigned(t, "acme", "loose", "")
 	job := s.complete(t, "acme", []byte(`{"orders":{}}`), time.Now().Add(time.Hour)).ID.String()
 	request := `{"metadata":{"source":"ledger"},"dataRequest":{"mappedFields":{"orders":{"Order":["*"]}},` +
 		`"filters":{"orders":{"Order":{"id":{"in":[1,"2"]},"note":{"isNull":[false]}}}}},"output":{"format":"json"}}`
@@ -117,6 +125,18 @@ func TestAnswersMatchDocument(t *testing.T) {
 		{http.MethodGet, connectionsPath + "/" + uuid.NewString(), "", 404, nil},
 		{http.MethodPost, connectionsPath + "/" + connection + "/test", "", 200, nil},
 		{http.MethodGet, connectionsPath + "/" + connection + "/schema", "", 200, nil},
+		{http.MethodPost, connectionsPath, describe(t, d, "third", nil), 201, []string{"X-Product-Name", "ledger", "Idempotency-Key", "k"}},
+		{http.MethodPost, connectionsPath, describe(t, d, "third", nil), 201, []string{"X-Product-Name", "ledger", "Idempotency-Key", "k"}},
+		{http.MethodPost, connectionsPath, describe(t, d, "fourth", nil), 422, []string{"X-Product-Name", "ledger", "Idempotency-Key", "k"}},
+		{http.MethodGet, connectionsPath + "/unassigned", "", 200, nil},
+		{http.MethodPost, connectionsPath + "/" + loose + "/assign", "", 200, []string{"X-Product-Name", "ledger"}},
+		{http.MethodPost, connectionsPath + "/" + loose + "/assign", "", 409, []string{"X-Product-Name", "ledger"}},
+		{http.MethodPatch, connectionsPath + "/" + loose, `{"schema":null,"ssl":null,"metadata":{"a":null},"password":"p"}`, 200, []string{"If-Match", "*"}},
+		{http.MethodPatch, connectionsPath + "/" + loose, `{"ssl":{"mode":"true","ca":null},"metadata":null,"port":2}`, 200, nil},
+		{http.MethodPatch, connectionsPath + "/" + loose, `{"port":3}`, 412, []string{"If-Match", `"1"`}},
+		{http.MethodPatch, connectionsPath + "/" + loose, `{"port":null}`, 400, nil},
+		{http.MethodDelete, connectionsPath + "/" + loose, "", 204, nil},
+		{http.MethodDelete, connectionsPath + "/" + loose, "", 404, nil},
 		{http.MethodGet, connectionsPath + "/" + connection + "/schema?details=true", "", 200, nil},
 		{http.MethodPost, "/v1/fetcher", request, 200, nil},
 		{http.MethodPost, "/v1/fetcher", `{"dataRequest":{}}`, 400, nil},
@@ -125,6 +145,16 @@ func TestAnswersMatchDocument(t *testing.T) {
 		{http.MethodGet, "/v1/fetcher/" + job + "/events", "", 200, nil},
 		{http.MethodGet, "/v1/fetcher/" + job + "/result", "", 200, nil},
 		{http.MethodGet, "/v1/fetcher/" + made.JobID + "/result", "", 409, nil},
+		{http.MethodGet, "/v1/fetcher/" + job + "/result", "", 206, []string{"Range", "bytes=1-3"}},
+		{http.MethodGet, "/v1/fetcher/" + job + "/result", "", 416, []string{"Range", "bytes=99-"}},
+		{http.MethodGet, "/v1/fetcher", "", 200, nil},
+		{http.MethodGet, "/v1/fetcher?status=pending&limit=1", "", 200, []string{"X-Product-Name", "ledger"}},
+		{http.MethodGet, "/v1/fetcher?status=x", "", 400, nil},
+		{http.MethodPost, "/v1/fetcher/" + made.JobID + "/cancel", "", 202, nil},
+		{http.MethodPost, "/v1/fetcher/" + made.JobID + "/cancel", "", 409, nil},
+		{http.MethodPost, connectionsPath + "/validate-schema", `{"mappedFields":{"orders":{"Order":["*"]}}}`, 200, nil},
+		{http.MethodPost, connectionsPath + "/validate-schema", `{"mappedFields":{"orders":{"Order":["nope"]}}}`, 422, nil},
+		{http.MethodPost, connectionsPath + "/validate-schema", `{"mappedFields":{"nope":{"Order":["*"]}}}`, 404, nil},
 	} {
 		got := s.expect(t, tc.status, "", tc.method, tc.path, s.token("acme"), tc.body, tc.headers...)
 		if err := matchesDocument(router, s.url, tc.method, tc.path, tc.body, tc.headers, got); err != nil {

@@ -39,6 +39,9 @@ type operation struct {
 	also        map[int]string // further successes
 	codes       []problem.Code // it may answer besides those every operation may
 	hidden      bool           // left out of the document
+
+	// onceFor is set for operations that heed Idempotency-Key: it returns what, besides the body, says what is done.
+	onceFor func(ctx context.Context) (string, error)
 }
 
 const operationKey = "operation"
@@ -57,6 +60,10 @@ func register[I, O any](e *edge, op operation, handle func(context.Context, *I) 
 	if op.action == "" {
 		op.action = actionOf(op.method)
 	}
+	if op.onceFor != nil {
+		op.params = append(op.params, idempotencyParam())
+		op.codes = append(op.codes, idempotencyCodes...)
+	}
 	entry := huma.Operation{
 		OperationID:        op.id,
 		Method:             op.method,
@@ -72,13 +79,15 @@ func register[I, O any](e *edge, op operation, handle func(context.Context, *I) 
 		SkipValidateBody:   true,
 		Hidden:             op.hidden,
 		Metadata:           map[string]any{operationKey: op},
-		Middlewares:        e.stages(),
+		Middlewares:        e.stages(op),
 	}
 	huma.Register(e.api, entry, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
+			exchangeOf(ctx).release(ctx) // before the answer: the client may try again at once
 			return nil, e.answer(ctx, err)
 		}
+		exchangeOf(ctx).claim = nil // settled: the answer was recorded
 		return out, nil
 	})
 	if op.hidden {
@@ -87,6 +96,9 @@ func register[I, O any](e *edge, op operation, handle func(context.Context, *I) 
 	for status := range op.also {
 		answers := e.api.OpenAPI().Paths[op.path].Post.Responses
 		answers[strconv.Itoa(status)].Content = answers[strconv.Itoa(op.success)].Content
+	}
+	if op.onceFor != nil {
+		documentReplay(e.api.OpenAPI().Paths[op.path].Post.Responses)
 	}
 	if op.body != nil {
 		// Declared after the registration, so that huma does not read the body.
@@ -109,7 +121,7 @@ func actionOf(method string) string {
 
 // everywhere are the codes that any operation may answer.
 var everywhere = []problem.Code{
-	problem.Internal, problem.Unavailable, problem.Unauthenticated, problem.Forbidden, problem.BodyTooLarge,
+	problem.Internal, problem.Unavailable, problem.Unauthenticated, problem.Forbidden, problem.RateLimited, problem.BodyTooLarge,
 	problem.TenantMissing, problem.TenantUnknown, problem.TenantUnavailable, problem.TenantSuspended,
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/auth"
 	"github.com/fetcherhq/fetcher/connections"
+	"github.com/fetcherhq/fetcher/idempotency"
 	"github.com/fetcherhq/fetcher/jobs"
 	"github.com/fetcherhq/fetcher/results"
 	"github.com/fetcherhq/fetcher/source"
@@ -33,26 +34,41 @@ type Gate interface {
 type Tenants interface {
 	Acquire(ctx context.Context, tenantID string) (*tenant.Lease, error)
 	Readiness(ctx context.Context, tenantID string) (tenant.Readiness, error)
+	Info(ctx context.Context, tenantID string) (tenant.Info, error)
 }
 
-// Connections is what can be done with a tenant's connections beyond reading them.
+// Connections is what can be done with a tenant's connections and the internal datasources it may read.
 type Connections interface {
+	Internal(tenantID string) []store.Connection
+	Get(ctx context.Context, db store.Connections, tenantID string, id uuid.UUID) (*store.Connection, error)
 	Create(ctx context.Context, db store.Connections, tenantID, product string, in connections.Input) (*store.Connection, error)
+	Update(ctx context.Context, db store.Connections, tenantID string, id uuid.UUID, match connections.Condition, p connections.Patch) (*store.Connection, error)
+	Delete(ctx context.Context, db store.Connections, id uuid.UUID, match connections.Condition) error
+	TakeTest(ctx context.Context, db store.Connections, id uuid.UUID) error
 	Test(ctx context.Context, tenantID string, c *store.Connection) (time.Duration, error)
 	Schema(ctx context.Context, tenantID string, c *store.Connection) (*source.Catalog, error)
 }
 
-// Jobs takes in extraction jobs.
+// Jobs takes in extraction jobs, stops them, and compares what one would ask for with the databases.
 type Jobs interface {
 	Submit(ctx context.Context, lease *tenant.Lease, req jobs.Request) (job *store.Job, duplicate bool, err error)
+	Cancel(ctx context.Context, lease *tenant.Lease, id uuid.UUID) (*store.Job, error)
+	ValidateSchema(ctx context.Context, lease *tenant.Lease, req jobs.SchemaRequest) error
 }
 
-// Results opens stored results. The reader verifies as it is read; its error is errors.Is one of package results'.
+// Idempotency gives requests with a key their effect once.
+type Idempotency interface {
+	Begin(ctx context.Context, rows store.Idempotency, r idempotency.Request) (*idempotency.Claim, *store.Answer, error)
+}
+
+// Results opens stored results. The readers verify as they are read, the one of parts only what it reads; their errors
+// are errors.Is one of package results'.
 type Results interface {
 	OpenReader(ctx context.Context, tenantID string, facts results.Facts) (*results.Reader, error)
+	OpenReaderAt(ctx context.Context, tenantID string, facts results.Facts) (*results.ReaderAt, error)
 }
 
-// Options configure New. Auth, Tenants, Connections, Jobs, Results and Health are required; every other zero value is
+// Options configure New. Auth, Tenants, Connections, Jobs, Results, Idempotency and Health are required; every other zero value is
 // the default of the published configuration.
 type Options struct {
 	Auth        Gate
@@ -60,6 +76,7 @@ type Options struct {
 	Connections Connections
 	Jobs        Jobs
 	Results     Results
+	Idempotency Idempotency
 	Health      *Health
 	Metrics     http.Handler // nil: no /metrics
 
@@ -73,6 +90,8 @@ type Options struct {
 	EventsSource   string // the source attribute of events; empty: /fetcher
 	Swagger        bool   // serve the documentation, open to anybody
 	TrustedProxies []string
+	CORSOrigins    []string // whose pages may call the API from a browser; empty: none
+	TenantRate     float64  // requests per second of a tenant whose registry row has no limit; 0: no limit
 
 	Logger       *slog.Logger
 	Meter        metric.Meter
@@ -84,8 +103,9 @@ type Options struct {
 
 // complete checks what is required and fills in the rest.
 func (o *Options) complete() error {
-	if o.Auth == nil || o.Tenants == nil || o.Connections == nil || o.Jobs == nil || o.Results == nil || o.Health == nil {
-		return errors.New("auth, tenants, connections, jobs, results and health are required")
+	if o.Auth == nil || o.Tenants == nil || o.Connections == nil || o.Jobs == nil || o.Results == nil ||
+		o.Idempotency == nil || o.Health == nil {
+		return errors.New("auth, tenants, connections, jobs, results, idempotency and health are required")
 	}
 	o.fill()
 	return nil

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	inQuery = "query" // in the document, and where a fault is
+	inQuery  = "query"  // in the document, and where a fault is
+	inHeader = "header" // likewise
 
 	defaultLimit = 10
 

@@ -88,6 +88,9 @@ func (e *edge) answer(ctx context.Context, err error) *Problem {
 	}
 	setRetryAfter(p, fault.RetryAfter)
 	setChallenge(p, err)
+	if fault, ok := errors.AsType[*rangeError](err); ok {
+		p.headers.Set(headerContentRange, "bytes */"+strconv.FormatInt(fault.size, 10))
+	}
 	e.logCause(ctx, err, fault, p.Status)
 	return p
 }

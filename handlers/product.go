@@ -13,7 +13,7 @@ const headerProduct = "X-Product-Name"
 // productParam documents the header that scopes an operation to a product.
 func productParam(required bool) *huma.Param {
 	return &huma.Param{
-		Name: headerProduct, In: "header", Required: required, Description: "The product; trimmed and lower-cased.",
+		Name: headerProduct, In: inHeader, Required: required, Description: "The product; trimmed and lower-cased.",
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: `^\s*[A-Za-z0-9_-]{1,100}\s*$`},
 	}
 }

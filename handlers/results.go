@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -27,6 +29,10 @@ const (
 
 	// downloadStall is how long a client may take to accept one buffer before it counts as gone.
 	downloadStall = time.Minute
+
+	headerAcceptRanges = "Accept-Ranges"
+	headerContentRange = "Content-Range"
+	headerReprDigest   = "Repr-Digest"
 )
 
 type downloadOutput struct {
@@ -39,18 +45,24 @@ func (e *edge) mountResults() {
 		resource: resourceJobs, tag: tagJobs,
 		summary: "Download the result of a completed job",
 		description: "The plaintext, streamed and verified on the way: a download that ends short of Content-Length is not the result. " +
-			"`Repr-Digest` and `ETag` hold its SHA-256. HEAD answers the same without the content.",
-		params: []*huma.Param{{
-			Name: "If-None-Match", In: "header", Description: "304 when one of these is the result's ETag.",
-			Schema: &huma.Schema{Type: huma.TypeString},
-		}},
+			"`Repr-Digest` and `ETag` hold its SHA-256. HEAD answers the same without the content. Of a part, every block " +
+			"is authentic, but only the whole proves its digest.",
+		params: []*huma.Param{
+			headerParam("If-None-Match", "304 when one of these is the result's ETag."),
+			headerParam("Range", "One range of bytes: 206. Several, or another unit: the whole."),
+			headerParam("If-Range", "The result's ETag; with any other value Range counts as absent."),
+		},
 		success: http.StatusOK,
-		codes:   []problem.Code{problem.ResultNotReady, problem.ResultExpired},
+		codes:   []problem.Code{problem.ResultNotReady, problem.ResultExpired, problem.RangeNotSatisfiable},
 	}
 	register(e, op, e.downloadResult)
 	op.id, op.method, op.hidden = "head-fetcher-result", http.MethodHead, true
 	register(e, op, e.downloadResult)
 	e.documentDownload(op.path)
+}
+
+func headerParam(name, tells string) *huma.Param {
+	return &huma.Param{Name: name, In: inHeader, Description: tells, Schema: &huma.Schema{Type: huma.TypeString}}
 }
 
 // documentDownload says of the success what the Go types can't.
@@ -59,8 +71,17 @@ func (e *edge) documentDownload(path string) {
 	ok := answers[strconv.Itoa(http.StatusOK)]
 	ok.Content = map[string]*huma.MediaType{mediaJSON: {Schema: &huma.Schema{}}}
 	ok.Headers = map[string]*huma.Header{
-		headerETag:    stringHeader("The result's SHA-256, quoted."),
-		"Repr-Digest": stringHeader("The result's SHA-256 in the form of RFC 9530."),
+		headerETag:         stringHeader("The result's SHA-256, quoted."),
+		headerReprDigest:   stringHeader("The result's SHA-256 in the form of RFC 9530."),
+		headerAcceptRanges: stringHeader("bytes"),
+	}
+	part := maps.Clone(ok.Headers)
+	part[headerContentRange] = stringHeader("Which bytes of how many these are.")
+	answers[strconv.Itoa(http.StatusPartialContent)] = &huma.Response{ // no content: a part is not of the media type
+		Description: "These bytes of the result, under its own Content-Type.", Headers: part,
+	}
+	answers[strconv.Itoa(http.StatusRequestedRangeNotSatisfiable)].Headers = map[string]*huma.Header{
+		headerContentRange: stringHeader("How many bytes there are: bytes */n."),
 	}
 	answers[strconv.Itoa(http.StatusNotModified)] = &huma.Response{
 		Description: http.StatusText(http.StatusNotModified),
@@ -77,7 +98,6 @@ func (e *edge) downloadResult(ctx context.Context, in *idInput) (*downloadOutput
 	if err != nil {
 		return nil, err
 	}
-	tenantID := tenant.FromContext(ctx).TenantID()
 	// A download takes as long as its client likes; it must not hold a pool that may have to close.
 	tenant.FromContext(ctx).Release()
 	tag := `"` + facts.SHA256 + `"`
@@ -87,21 +107,49 @@ func (e *edge) downloadResult(ctx context.Context, in *idInput) (*downloadOutput
 			out.SetStatus(http.StatusNotModified)
 		}}, nil
 	}
-	reader, err := e.opts.Results.OpenReader(ctx, tenantID, facts)
+	part, err := parseRange(exchangeOf(ctx).request.Method, exchangeOf(ctx).request.Header, tag, facts.SizeBytes)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := e.openResult(ctx, facts, part)
 	if err != nil {
 		return nil, resultFault(err)
 	}
 	return &downloadOutput{Body: func(out huma.Context) {
 		defer func() { _ = reader.Close() }()
 		out.SetHeader(headerETag, tag)
-		out.SetHeader("Repr-Digest", reprDigest(facts.SHA256))
+		out.SetHeader(headerReprDigest, reprDigest(facts.SHA256))
 		out.SetHeader(headerType, resultMediaType(job))
-		out.SetHeader("Content-Length", strconv.FormatInt(facts.SizeBytes, 10))
-		out.SetStatus(http.StatusOK)
+		out.SetHeader(headerAcceptRanges, "bytes")
+		length, status := facts.SizeBytes, http.StatusOK
+		if part != nil {
+			length, status = part.length, http.StatusPartialContent
+			out.SetHeader(headerContentRange, part.contentRange(facts.SizeBytes))
+		}
+		out.SetHeader("Content-Length", strconv.FormatInt(length, 10))
+		out.SetStatus(status)
 		if out.Method() != http.MethodHead {
 			e.stream(ctx, humagin.Unwrap(out).Writer, job, reader)
 		}
 	}}, nil
+}
+
+// openResult opens the result, or the part of it. The whole is verified whole, also when it was asked for as a range.
+func (e *edge) openResult(ctx context.Context, facts results.Facts, part *byteRange) (io.ReadCloser, error) {
+	tenantID := tenant.FromContext(ctx).TenantID()
+	if part == nil || part.length == facts.SizeBytes {
+		return e.opts.Results.OpenReader(ctx, tenantID, facts)
+	}
+	at, err := e.opts.Results.OpenReaderAt(ctx, tenantID, facts)
+	if err != nil {
+		return nil, err
+	}
+	// The first block is looked at before anything is promised.
+	reader := bufio.NewReaderSize(io.NewSectionReader(at, part.first, part.length), downloadBuffer)
+	if _, err := reader.Peek(1); err != nil {
+		return nil, errors.Join(err, at.Close())
+	}
+	return partReader{Reader: reader, Closer: at}, nil
 }
 
 // resultFacts returns what is known of the job's result; FET-1023 and FET-1024 when there is none, yet or any more.

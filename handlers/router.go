@@ -26,6 +26,7 @@ type edge struct {
 	log     *slog.Logger
 	metrics *httpMetrics
 	pages   pageRules
+	rates   *tenantLimiter
 	api     huma.API
 
 	bodyTimeout time.Duration
@@ -44,14 +45,22 @@ func New(opts Options) (http.Handler, error) {
 		opts: opts, log: opts.Logger, metrics: metrics, bodyTimeout: bodyTimeout,
 		pages: pageRules{maxLimit: opts.MaxPageLimit, months: opts.MaxMonths, now: opts.Clock},
 	}
+	if e.rates, err = newTenantLimiter(opts.Tenants, opts.TenantRate, opts.Clock); err != nil {
+		return nil, fmt.Errorf("set up handlers: %w", err)
+	}
 	engine, err := e.newEngine()
 	if err != nil {
 		return nil, fmt.Errorf("set up handlers: %w", err)
 	}
 	e.api = humagin.NewWithGroup(engine, engine.Group(""), e.newConfig())
 	e.mountConnections()
+	e.mountConnectionChanges()
+	e.mountAssignment()
 	e.mountConnectionProbes()
+	e.mountSchemaValidation()
 	e.mountJobs()
+	e.mountJobList()
+	e.mountJobCancel()
 	e.mountResults()
 	e.mountEvents()
 	opts.Health.mount(engine, opts.Metrics)
@@ -93,7 +102,11 @@ func (e *edge) newEngine() (*gin.Engine, error) {
 		return nil, fmt.Errorf("trusted proxies: %w", err)
 	}
 	// Recovery is the innermost, so that spans, metrics and the log see the status it answers with.
-	engine.Use(e.begin, e.trace(), e.observe, secure, e.recover)
+	engine.Use(e.begin, e.trace(), e.observe, secure)
+	if len(e.opts.CORSOrigins) > 0 {
+		engine.Use(newCORS(e.opts.CORSOrigins).handle)
+	}
+	engine.Use(e.recover)
 	engine.NoRoute(e.noRoute)
 	engine.NoMethod(e.noMethod)
 	return engine, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/fetcherhq/fetcher/connections"
 	"github.com/fetcherhq/fetcher/dial"
 	"github.com/fetcherhq/fetcher/handlers"
+	"github.com/fetcherhq/fetcher/idempotency"
 	"github.com/fetcherhq/fetcher/jobs"
 	"github.com/fetcherhq/fetcher/results"
 	"github.com/fetcherhq/fetcher/secret"
@@ -92,8 +93,10 @@ func newService(t *testing.T, change func(*handlers.Options)) *service {
 		Checks: []handlers.Check{handlers.PingCheck("control_database", true, log, s.control.Pool().Ping)},
 	})
 	must(t, err)
+	once, err := idempotency.New(s.keys)
+	must(t, err)
 	opts := handlers.Options{
-		Auth: gate, Tenants: s.tenants, Connections: service, Jobs: s.newJobs(t, service), Results: s.results,
+		Auth: gate, Tenants: s.tenants, Connections: service, Jobs: s.newJobs(t, service), Results: s.results, Idempotency: once,
 		Health: s.health, Build: handlers.Build{Version: "1.2.3", Commit: "abc"}, Logger: log,
 	}
 	if change != nil {

@@ -16,8 +16,12 @@ import (
 )
 
 // stages are what every operation goes through, in this order. Each either hands the request on or answers it.
-func (e *edge) stages() huma.Middlewares {
-	return huma.Middlewares{e.authenticate, e.readBody, e.authorize, e.lease}
+func (e *edge) stages(op operation) huma.Middlewares {
+	stages := huma.Middlewares{e.authenticate, e.readBody, e.authorize, e.limitRate, e.lease}
+	if op.onceFor != nil {
+		stages = append(stages, e.once)
+	}
+	return stages
 }
 
 // authenticate verifies the token and that it names a tenant.
@@ -49,6 +53,15 @@ func (e *edge) authorize(ctx huma.Context, next func(huma.Context)) {
 	op := operationOf(ctx)
 	err := e.opts.Auth.Authorize(ctx.Context(), auth.FromContext(ctx.Context()), op.resource, op.action)
 	if err != nil {
+		e.refuse(humagin.Unwrap(ctx), err)
+		return
+	}
+	next(ctx)
+}
+
+// limitRate spends one request of the caller's tenant.
+func (e *edge) limitRate(ctx huma.Context, next func(huma.Context)) {
+	if err := e.rates.spend(ctx.Context(), auth.FromContext(ctx.Context()).TenantID); err != nil {
 		e.refuse(humagin.Unwrap(ctx), err)
 		return
 	}

@@ -45,21 +45,23 @@ type verdict struct {
 	invalid []problem.Field // FET-0401
 }
 
-// check looks at all datasources at once and reports the gravest kind of fault, of all datasources that have it.
+// check looks at all datasources but internal ones at once and reports the gravest kind of fault, of all datasources
+// that have it.
 func (s *Service) check(ctx context.Context, tenantID string, req Request, found map[string]*store.Connection) error {
 	verdicts := make([]verdict, len(req.Datasources))
 	var wg sync.WaitGroup
 	for i, d := range req.Datasources {
-		wg.Go(func() {
-			if err := guard(func() error {
-				verdicts[i] = s.checkDatasource(ctx, tenantID, d, found[d.Name])
-				return nil
-			}); err != nil {
-				verdicts[i].err = err
-			}
-		})
+		if s.opts.Connections.IsInternal(tenantID, found[d.Name]) {
+			continue // not for tenants to probe
+		}
+		wg.Go(func() { verdicts[i] = s.checkDatasource(ctx, tenantID, atMapped, d, found[d.Name]) })
 	}
 	wg.Wait()
+	return weigh(verdicts, "the data request does not fit the schema")
+}
+
+// weigh returns the gravest kind of fault, of all datasources that have it.
+func weigh(verdicts []verdict, mismatch string) error {
 	var gravest error
 	var missing, invalid []problem.Field
 	for _, v := range verdicts {
@@ -72,20 +74,34 @@ func (s *Service) check(ctx context.Context, tenantID string, req Request, found
 	case gravest != nil:
 		return gravest
 	case len(missing) > 0:
-		return problem.New(problem.SchemaMismatch, "the data request does not fit the schema").With(missing...)
+		return problem.New(problem.SchemaMismatch, mismatch).With(missing...)
 	case len(invalid) > 0:
 		return problem.New(problem.DataRequestInvalid, "the data request is not valid").With(invalid...)
 	}
 	return nil
 }
 
-// checkDatasource reads the parts of the catalogue that a job needs over one connection.
-func (s *Service) checkDatasource(ctx context.Context, tenantID string, d extract.Datasource, c *store.Connection) verdict {
+// checkDatasource reads the parts of the catalogue that a request needs over one connection. at is where the mapped
+// fields are. It may run on a goroutine of its own: a panic of the driver is a verdict too.
+func (s *Service) checkDatasource(
+	ctx context.Context, tenantID, at string, d extract.Datasource, c *store.Connection,
+) (v verdict) {
+	err := guard(func() error {
+		v = s.inspect(ctx, tenantID, at, d, c)
+		return nil
+	})
+	if err != nil {
+		return verdict{err: err}
+	}
+	return v
+}
+
+func (s *Service) inspect(ctx context.Context, tenantID, at string, d extract.Datasource, c *store.Connection) verdict {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.CheckTimeout)
 	defer cancel()
 	session, err := s.opts.Connections.Session(ctx, tenantID, c)
 	if err != nil {
-		return verdict{err: named(err, d.Name)}
+		return verdict{err: named(err, join(at, d.Name))}
 	}
 	defer func() { _ = session.Close() }() // nothing was written
 	scope := source.Scope{Tables: d.Names()}
@@ -94,7 +110,7 @@ func (s *Service) checkDatasource(ctx context.Context, tenantID string, d extrac
 	}
 	catalog, err := session.Catalog(ctx, scope)
 	if err != nil {
-		return verdict{err: named(connections.Unreachable(err), d.Name)}
+		return verdict{err: named(connections.Unreachable(err), join(at, d.Name))}
 	}
 	var v verdict
 	_, faults := extract.Plan(catalog, d)
@@ -102,24 +118,24 @@ func (s *Service) checkDatasource(ctx context.Context, tenantID string, d extrac
 		if f.Missing() {
 			v.missing = append(v.missing, missingField(d.Name, f))
 		} else {
-			v.invalid = append(v.invalid, invalidField(d.Name, f))
+			v.invalid = append(v.invalid, invalidField(at, d.Name, f))
 		}
 	}
 	return v
 }
 
-// named says which datasource an error is about.
-func named(err error, datasource string) error {
+// named says where the datasource is that an error is about.
+func named(err error, at string) error {
 	var p *problem.Error
 	if errors.As(err, &p) && len(p.Fields) == 0 {
-		return p.With(problem.Field{Location: join(atMapped, datasource), Message: p.Detail})
+		return p.With(problem.Field{Location: at, Message: p.Detail})
 	}
 	return err
 }
 
-// missingField describes a table or field that isn't there, as validate-schema does.
+// missingField describes a table or field that isn't there, as ValidateSchema does.
 func missingField(datasource string, f extract.Fault) problem.Field {
-	at, message := "body.mappedFields", "TABLE_NOT_FOUND"
+	at, message := atSchema, "TABLE_NOT_FOUND"
 	if f.Filter != nil {
 		at = "body.filters"
 	}
@@ -130,8 +146,7 @@ func missingField(datasource string, f extract.Fault) problem.Field {
 	return problem.Field{Location: join(at, names...), Message: message, Value: value}
 }
 
-func invalidField(datasource string, f extract.Fault) problem.Field {
-	at := atMapped
+func invalidField(at, datasource string, f extract.Fault) problem.Field {
 	if f.Filter != nil {
 		at = atFilters
 	}

@@ -22,7 +22,7 @@ const (
 // is FET-0001. Filters of a datasource that isn't mapped make one without tables.
 func decodeDatasources(mapped, filters []byte) ([]extract.Datasource, error) {
 	byName := map[string]*extract.Datasource{}
-	if err := decodeMapped(mapped, byName); err != nil {
+	if err := decodeMapped(atMapped, mapped, byName); err != nil {
 		return nil, err
 	}
 	if filters != nil {
@@ -30,26 +30,32 @@ func decodeDatasources(mapped, filters []byte) ([]extract.Datasource, error) {
 			return nil, err
 		}
 	}
+	return inOrder(byName), nil
+}
+
+// inOrder lists datasources by name.
+func inOrder(byName map[string]*extract.Datasource) []extract.Datasource {
 	all := make([]extract.Datasource, 0, len(byName))
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		all = append(all, *byName[name])
 	}
-	return all, nil
+	return all
 }
 
-func decodeMapped(text []byte, into map[string]*extract.Datasource) error {
-	sources, err := decodeObject(atMapped, text)
+// decodeMapped reads the text of mappedFields, which is at the given place.
+func decodeMapped(at string, text []byte, into map[string]*extract.Datasource) error {
+	sources, err := decodeObject(at, text)
 	if err != nil {
 		return err
 	}
 	for name, text := range sources {
-		tables, err := decodeObject(join(atMapped, name), text)
+		tables, err := decodeObject(join(at, name), text)
 		if err != nil {
 			return err
 		}
 		d := &extract.Datasource{Name: name}
 		for _, table := range slices.Sorted(maps.Keys(tables)) {
-			fields, err := decodeStrings(join(atMapped, name, table), tables[table])
+			fields, err := decodeStrings(join(at, name, table), tables[table])
 			if err != nil {
 				return err
 			}

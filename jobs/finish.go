@@ -79,6 +79,9 @@ func (r *run) complete(ctx context.Context, result extract.Result) disposition {
 	err = r.persist(ctx, func(ctx context.Context, jobs store.Jobs) error {
 		return jobs.Complete(ctx, r.id, r.job.Attempt, facts, event)
 	})
+	if errors.Is(err, store.ErrCancelRequested) {
+		return r.cancel(ctx)
+	}
 	if errors.Is(err, store.ErrLostAttempt) && !r.isCompletedWith(ctx, facts) {
 		return r.lost(ctx)
 	}
@@ -137,6 +140,8 @@ func (r *run) afterFailure(ctx context.Context, f *extract.Failure) disposition 
 		return later(r.opts.LeaseTTL)
 	case errors.Is(f, store.ErrLostAttempt):
 		return r.lost(ctx)
+	case errors.Is(f, store.ErrCancelRequested):
+		return r.cancel(ctx)
 	case ctx.Err() != nil:
 		return r.putBack(ctx)
 	case f.Transient && r.spent() < r.opts.MaxAttempts:
@@ -158,6 +163,9 @@ func (r *run) putBack(ctx context.Context) disposition {
 	err := r.persist(ctx, func(ctx context.Context, jobs store.Jobs) error {
 		return jobs.Release(ctx, r.id, r.job.Attempt, nil, true)
 	})
+	if errors.Is(err, store.ErrCancelRequested) {
+		return r.cancel(ctx)
+	}
 	if err != nil && !errors.Is(err, store.ErrLostAttempt) {
 		return r.forgotten(ctx, err)
 	}
@@ -173,6 +181,8 @@ func (r *run) retry(ctx context.Context, f *extract.Failure) disposition {
 		return jobs.Release(ctx, r.id, r.job.Attempt, &next, false)
 	})
 	switch {
+	case errors.Is(err, store.ErrCancelRequested):
+		return r.cancel(ctx)
 	case errors.Is(err, store.ErrLostAttempt):
 		return r.lost(ctx)
 	case err != nil:
@@ -189,6 +199,9 @@ func (r *run) delay() time.Duration {
 	return time.Duration(float64(d) * (1 - jitter + 2*jitter*rand.Float64())) //nolint:gosec // spreads load, guards nothing
 }
 
+// cancel ends the job as somebody asked it to.
+func (r *run) cancel(ctx context.Context) disposition { return r.fail(ctx, canceled()) }
+
 // fail ends the job without a result.
 func (r *run) fail(ctx context.Context, f *extract.Failure) disposition {
 	event, err := failedEvent(r.job, r.now(), f)
@@ -201,17 +214,23 @@ func (r *run) fail(ctx context.Context, f *extract.Failure) disposition {
 		}, event)
 	})
 	switch {
+	case errors.Is(err, store.ErrCancelRequested):
+		return r.cancel(ctx)
 	case errors.Is(err, store.ErrLostAttempt):
 		return r.lost(ctx)
 	case err != nil:
 		return r.forgotten(ctx, err)
 	}
-	if r.job.Attempt > 1 { // an earlier one may have left something
-		r.discard(ctx)
+	if r.job.Attempt > 1 || f.Code == problem.JobCanceled {
+		r.discard(ctx) // what an earlier attempt may have left, or this one stored before it learned of its end
 	}
 	took := r.opts.Now().Sub(r.begun)
 	r.metrics.failed(ctx, took, f.Code)
-	r.log.LogAttrs(ctx, slog.LevelWarn, "job failed", slog.String("code", string(f.Code)), slog.Duration("duration", took), slog.Any("error", f))
+	level := slog.LevelWarn
+	if f.Code == problem.JobCanceled { // as asked
+		level = slog.LevelInfo
+	}
+	r.log.LogAttrs(ctx, level, "job failed", slog.String("code", string(f.Code)), slog.Duration("duration", took), slog.Any("error", f))
 	return done()
 }
 

@@ -55,6 +55,11 @@ func (m *metrics) failed(ctx context.Context, took time.Duration, code problem.C
 	m.duration.Record(ctx, took.Seconds(), metric.WithAttributes(outcome))
 }
 
+// canceled counts a job that ended before an attempt did.
+func (m *metrics) canceled(ctx context.Context) {
+	m.finished.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", "failed"), attribute.String("code", string(problem.JobCanceled))))
+}
+
 func (m *metrics) retried(ctx context.Context, code problem.Code) {
 	m.retries.Add(ctx, 1, metric.WithAttributes(attribute.String("code", string(code))))
 }

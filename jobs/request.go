@@ -10,6 +10,7 @@ import (
 	"github.com/fetcherhq/fetcher/connections"
 	"github.com/fetcherhq/fetcher/extract"
 	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/store"
 )
 
 // Raw is a job request as it was sent: JSON texts, nil for what is absent. A null counts as absent.
@@ -36,6 +37,10 @@ type Request struct {
 	Format      string               // of the result
 	Datasources []extract.Datasource // in name order, without what it takes to reach them
 	Hash        string               // identical requests have the same, and no others
+
+	// Then runs in the transaction that stores the job, and not for a duplicate: when it fails no job is stored. nil:
+	// nothing does.
+	Then func(store.Idempotency, *store.Job) error
 }
 
 // Limits bound a request. A zero member takes the default named beside it.

@@ -19,8 +19,10 @@ import (
 
 const (
 	progressEvery = time.Second
-	// aliveEvery is how often an attempt looks whether it is still the current one, also without progress.
-	aliveEvery = 3 * time.Second
+	// aliveEvery is how often an attempt looks whether it is still the current one and nobody asked it to stop, also
+	// without progress. With the tick of progressEvery this leaves 2 of the 5 s in which a canceled statement must be
+	// gone.
+	aliveEvery = 2 * time.Second
 )
 
 // run is one attempt at one job.
@@ -56,6 +58,8 @@ func (r *run) claimAndRun(ctx context.Context) (disposition, error) {
 	switch {
 	case errors.Is(err, store.ErrTerminal):
 		return done(), nil
+	case r.job != nil && r.job.CancelRequestedAt != nil: // its last attempt ended before it could do so
+		return r.cancel(ctx), nil
 	case errors.Is(err, store.ErrTooEarly):
 		return later(r.job.NextAttemptAt.Sub(r.now())), nil
 	case errors.Is(err, store.ErrExhausted):
@@ -140,6 +144,7 @@ func (r *run) plan(ctx context.Context) (extract.Job, error) {
 		if d.Params, err = r.opts.Connections.Params(r.tenant, c); err != nil {
 			return extract.Job{}, unusable(d.Name, err)
 		}
+		d.Dialer = r.opts.Connections.Dialer(r.tenant, c)
 	}
 	job := extract.Job{
 		ID: r.id, TenantID: r.tenant, Key: r.key(), Deadline: r.begun.Add(r.opts.Timeout), Datasources: sources,
@@ -174,15 +179,7 @@ func (r *run) connections(ctx context.Context, sources []extract.Datasource) (ma
 		return nil, err
 	}
 	defer lease.Release()
-	rows, err := store.NewConnections(lease.DB(ctx)).ByNames(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[string]*store.Connection, len(rows))
-	for i := range rows {
-		found[rows[i].ConfigName] = &rows[i]
-	}
-	return found, nil
+	return r.opts.Connections.Resolve(ctx, store.NewConnections(lease.DB(ctx)), r.tenant, names)
 }
 
 // key is that of the job's object.
@@ -214,7 +211,7 @@ func progressText(p *extract.Progress) []byte {
 }
 
 // saveProgress writes down how far the extraction has come, at most every second, and ends it when the attempt is no
-// longer the job's.
+// longer the job's or was asked to stop.
 func (r *run) saveProgress(ctx context.Context, latest *atomic.Pointer[extract.Progress], end context.CancelCauseFunc) {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
@@ -231,7 +228,7 @@ func (r *run) saveProgress(ctx context.Context, latest *atomic.Pointer[extract.P
 			continue
 		}
 		err := r.rows(ctx, func(jobs store.Jobs) error { return jobs.SaveProgress(ctx, r.id, r.job.Attempt, progressText(p)) })
-		if errors.Is(err, store.ErrLostAttempt) {
+		if errors.Is(err, store.ErrLostAttempt) || errors.Is(err, store.ErrCancelRequested) {
 			end(err)
 			return
 		}

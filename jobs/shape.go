@@ -18,12 +18,18 @@ const maxFaults = 50
 // shape collects what is wrong with a data request.
 type shape struct {
 	limits Limits
+	mapped string // where the mapped fields are
 	fields []problem.Field
 }
 
 // checkShape applies the rules of a data request that need no catalogue. All violations are one FET-0401.
 func checkShape(datasources []extract.Datasource, limits Limits) error {
-	s := shape{limits: limits}
+	return checkShapeAt(atMapped, datasources, limits)
+}
+
+// checkShapeAt is checkShape for mapped fields that are at the given place.
+func checkShapeAt(at string, datasources []extract.Datasource, limits Limits) error {
+	s := shape{limits: limits, mapped: at}
 	mapped := 0
 	for _, d := range datasources {
 		if d.Tables == nil && d.Where != nil {
@@ -35,9 +41,9 @@ func checkShape(datasources []extract.Datasource, limits Limits) error {
 	}
 	switch {
 	case mapped == 0 && len(s.fields) == 0:
-		s.fault(atMapped, "must not be empty")
+		s.fault(at, "must not be empty")
 	case mapped > limits.Datasources:
-		s.fault(atMapped, fmt.Sprintf("has more than %d datasources", limits.Datasources))
+		s.fault(at, fmt.Sprintf("has more than %d datasources", limits.Datasources))
 	}
 	return s.err()
 }
@@ -56,7 +62,7 @@ func (s *shape) fault(at, message string) {
 }
 
 func (s *shape) datasource(d extract.Datasource) {
-	at := join(atMapped, d.Name)
+	at := join(s.mapped, d.Name)
 	s.name(at, d.Name)
 	switch {
 	case len(d.Tables) == 0:

@@ -14,6 +14,8 @@ const (
 	colStatus        = "status"
 	colNextAttemptAt = "next_attempt_at"
 	colProgress      = "progress"
+
+	colCancelRequestedAt = "cancel_requested_at"
 )
 
 // Claim starts the next attempt of a pending or processing job and returns the job as it stands then, with the
@@ -60,25 +62,28 @@ func (s Jobs) Claim(ctx context.Context, id uuid.UUID, at time.Time, maxAttempts
 }
 
 // SaveProgress stores how far the attempt has come; progress is JSON. ErrLostAttempt: the attempt is over.
+// ErrCancelRequested: it has to end as canceled.
 func (s Jobs) SaveProgress(ctx context.Context, id uuid.UUID, attempt int, progress []byte) error {
-	return guarded("save progress", s.current(ctx, id, attempt).Update(colProgress, progress))
+	result := unasked(s.current(ctx, id, attempt)).Update(colProgress, progress)
+	return s.guarded(ctx, "save progress", id, attempt, result)
 }
 
 // Release puts a processing job back to pending. next is when it may be claimed again; nil: at once. returned says that
-// the attempt was not spent. ErrLostAttempt: the attempt is over.
+// the attempt was not spent. ErrLostAttempt: the attempt is over. ErrCancelRequested: it has to end as canceled.
 func (s Jobs) Release(ctx context.Context, id uuid.UUID, attempt int, next *time.Time, returned bool) error {
 	values := map[string]any{colStatus: JobPending, colNextAttemptAt: next, colProgress: nil}
 	if returned {
 		values["attempts_returned"] = gorm.Expr("attempts_returned + 1")
 	}
-	return guarded("release job", s.current(ctx, id, attempt).Updates(values))
+	return s.guarded(ctx, "release job", id, attempt, unasked(s.current(ctx, id, attempt)).Updates(values))
 }
 
 // Complete ends the attempt with a result and writes ev to the outbox, both or neither.
-// ErrLostAttempt: the job is not processing in this attempt; nothing was written.
+// ErrLostAttempt: the job is not processing in this attempt; ErrCancelRequested: it has to end as canceled. Nothing was
+// written then.
 func (s Jobs) Complete(ctx context.Context, id uuid.UUID, attempt int, f CompleteFacts, ev Event) error {
-	return s.end(ctx, "complete job", id, ev, func(tx Jobs) *gorm.DB {
-		return tx.current(ctx, id, attempt).Updates(map[string]any{
+	return s.end(ctx, "complete job", id, attempt, ev, func(tx Jobs) *gorm.DB {
+		return unasked(tx.current(ctx, id, attempt)).Updates(map[string]any{
 			colStatus:            JobCompleted,
 			"completed_at":       ev.Time,
 			colProgress:          nil,
@@ -97,10 +102,11 @@ func (s Jobs) Complete(ctx context.Context, id uuid.UUID, attempt int, f Complet
 
 // Fail ends the job without a result and writes ev to the outbox, both or neither. It serves the attempt that is
 // running and, for jobs refused or canceled before they ran, the pending job whose last attempt has that number.
-// ErrLostAttempt: the job is in neither; nothing was written.
+// ErrLostAttempt: the job is in neither; ErrCancelRequested: f is another failure than FET-1025, but the job has to end
+// as canceled. Nothing was written then.
 func (s Jobs) Fail(ctx context.Context, id uuid.UUID, attempt int, f Failure, ev Event) error {
-	return s.end(ctx, "fail job", id, ev, func(tx Jobs) *gorm.DB {
-		return tx.in(ctx, id, attempt, JobPending, JobProcessing).Updates(map[string]any{
+	return s.end(ctx, "fail job", id, attempt, ev, func(tx Jobs) *gorm.DB {
+		return f.unlessCanceled(tx.in(ctx, id, attempt, JobPending, JobProcessing)).Updates(map[string]any{
 			colStatus:          JobFailed,
 			"completed_at":     ev.Time,
 			colNextAttemptAt:   nil,
@@ -114,9 +120,10 @@ func (s Jobs) Fail(ctx context.Context, id uuid.UUID, attempt int, f Failure, ev
 }
 
 // end runs the guarded transition and writes its event in one transaction.
-func (s Jobs) end(ctx context.Context, op string, id uuid.UUID, ev Event, transition func(Jobs) *gorm.DB) error {
+func (s Jobs) end(ctx context.Context, op string, id uuid.UUID, attempt int, ev Event, transition func(Jobs) *gorm.DB) error {
 	err := s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		if err := guarded(op, transition(Jobs{db: tx})); err != nil {
+		jobs := Jobs{db: tx}
+		if err := jobs.guarded(ctx, op, id, attempt, transition(jobs)); err != nil {
 			return err
 		}
 		return insertEvent(tx, id, ev)
@@ -132,17 +139,6 @@ func (s Jobs) current(ctx context.Context, id uuid.UUID, attempt int) *gorm.DB {
 func (s Jobs) in(ctx context.Context, id uuid.UUID, attempt int, statuses ...JobStatus) *gorm.DB {
 	return s.db.WithContext(ctx).Model(&Job{}).
 		Where("id = ? AND attempt = ? AND status IN ?", id, attempt, statuses)
-}
-
-// guarded turns an update that met no row into ErrLostAttempt.
-func guarded(op string, result *gorm.DB) error {
-	if result.Error != nil {
-		return mapped(op, result.Error)
-	}
-	if result.RowsAffected == 0 {
-		return ErrLostAttempt
-	}
-	return nil
 }
 
 func orNull(s string) *string {

@@ -13,7 +13,10 @@ import (
 )
 
 // Connections are the queries on a tenant's connections. Deleted ones are invisible to all of them.
-type Connections struct{ db *gorm.DB }
+type Connections struct {
+	db   *gorm.DB
+	then func(Idempotency, *Connection) error
+}
 
 // NewConnections returns the queries on db, which belongs to exactly one tenant.
 func NewConnections(db *gorm.DB) Connections { return Connections{db: db} }
@@ -42,23 +45,41 @@ func (s Connections) Create(ctx context.Context, c *Connection) error {
 	if row.Revision == 0 {
 		row.Revision = 1
 	}
-	err = s.db.WithContext(ctx).Create(&row).Error
-	if pgerr.State(err) == uniqueViolation && pgerr.Constraint(err) == "connections_live_config_name" {
-		return problem.New(problem.NameTaken, "the configName is already used")
-	}
-	if err != nil {
+	if err = s.insert(ctx, &row); err != nil {
 		return mapped("create connection", err)
 	}
 	*c = row.Connection
 	return nil
 }
 
+func (s Connections) insert(ctx context.Context, row *connectionRow) error {
+	if s.then == nil {
+		return nameTaken(s.db.WithContext(ctx).Create(row).Error)
+	}
+	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		if err := nameTaken(tx.Create(row).Error); err != nil {
+			return err
+		}
+		return s.then(Idempotency{db: tx}, &row.Connection)
+	})
+}
+
+// nameTaken turns the violation of a live connection's name into FET-1002; other errors pass.
+func nameTaken(err error) error {
+	if pgerr.State(err) == uniqueViolation && pgerr.Constraint(err) == "connections_live_config_name" {
+		return problem.New(problem.NameTaken, "the configName is already used")
+	}
+	return err
+}
+
+func connectionNotFound() error { return problem.New(problem.NotFoundInTenant, "connection not found") }
+
 // Get returns the connection, or FET-1001 when there is no live one with that id.
 func (s Connections) Get(ctx context.Context, id uuid.UUID) (*Connection, error) {
 	var c Connection
 	err := s.live(ctx).Where("id = ?", id).Take(&c).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {
-		return nil, problem.New(problem.NotFoundInTenant, "connection not found")
+		return nil, connectionNotFound()
 	}
 	if err != nil {
 		return nil, mapped("get connection", err)

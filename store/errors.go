@@ -19,10 +19,16 @@ var (
 	ErrTooEarly = errors.New("store: the next attempt is not due")
 	// ErrLostAttempt says that the job is no longer in the attempt the caller holds; nothing was changed.
 	ErrLostAttempt = errors.New("store: the attempt is no longer current")
+	// ErrCancelRequested says that the attempt is current but was asked to stop: it may only end as canceled. Nothing
+	// was changed.
+	ErrCancelRequested = errors.New("store: the job is to be canceled")
 )
 
 // retryAfter is what a caller is told when the database can't be used at the moment.
 const retryAfter = 2 * time.Second
+
+// changedRetry is what a caller is told whose request met a change.
+const changedRetry = time.Second
 
 // Unavailable reports whether err means that the database can't be used at the moment, rather than that it
 // answered no. It is false for a caller that gave up.
@@ -42,7 +48,7 @@ func mapped(op string, err error) error {
 		return nil
 	}
 	var coded *problem.Error
-	if errors.As(err, &coded) || errors.Is(err, ErrNoJob) || errors.Is(err, ErrLostAttempt) {
+	if errors.As(err, &coded) || errors.Is(err, ErrNoJob) || errors.Is(err, ErrLostAttempt) || errors.Is(err, ErrCancelRequested) {
 		return err
 	}
 	cause := pgerr.Wrap(op, err)

@@ -12,7 +12,11 @@ import (
 )
 
 // Jobs are the queries on a tenant's jobs and on the outbox that tells of their end.
-type Jobs struct{ db *gorm.DB }
+type Jobs struct {
+	db      *gorm.DB
+	holding []ConnectionRef
+	then    func(Idempotency, *Job) error
+}
 
 // NewJobs returns the queries on db, which belongs to exactly one tenant.
 func NewJobs(db *gorm.DB) Jobs { return Jobs{db: db} }
@@ -42,10 +46,16 @@ func (s Jobs) CreateOnce(ctx context.Context, job *Job, window time.Duration, en
 		if existing, err = findDuplicate(tx, job.RequestHash, window); err != nil || existing != nil {
 			return err
 		}
+		if err = s.hold(tx); err != nil {
+			return err
+		}
 		if refused = enqueue(ctx); refused != nil {
 			return refused
 		}
-		return insertJob(tx, job)
+		if err = insertJob(tx, job); err != nil || s.then == nil {
+			return err
+		}
+		return s.then(Idempotency{db: tx}, job)
 	})
 	if refused != nil {
 		return nil, refused
@@ -57,7 +67,11 @@ func (s Jobs) CreateOnce(ctx context.Context, job *Job, window time.Duration, en
 }
 
 func insertJob(tx *gorm.DB, job *Job) error {
-	row := *job
+	names, err := datasourceNames(job.MappedFields)
+	if err != nil {
+		return err
+	}
+	row := jobRow{Job: *job, Datasources: names}
 	if row.Status == "" {
 		row.Status = JobPending
 	}
@@ -67,7 +81,7 @@ func insertJob(tx *gorm.DB, job *Job) error {
 	if err := tx.Create(&row).Error; err != nil {
 		return err
 	}
-	*job = row
+	*job = row.Job
 	return nil
 }
 

@@ -71,6 +71,8 @@ type Job struct {
 	NextAttemptAt *time.Time
 	Progress      []byte // JSON; nil between attempts
 
+	CancelRequestedAt *time.Time // set while processing: the attempt is to end as canceled; never taken back
+
 	ResultPath       *string
 	ResultHMAC       *string `gorm:"column:result_hmac"`
 	ResultSHA256     *string `gorm:"column:result_sha256"`

@@ -223,8 +223,13 @@ func (a *app) openSources(context.Context) error {
 		return fmt.Errorf("ALLOW_PRIVATE_HOSTS: %w", err)
 	}
 	a.guard = guard
+	internal, err := internals(a.cfg)
+	if err != nil {
+		return err
+	}
 	a.conns, err = connections.New(connections.Options{
 		Keys: a.keys, Guard: guard, Drivers: a.drivers, RequireTLS: a.cfg.Sources.RequireTLS,
+		Internal: internal, Reserved: internal.Reserved,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the connections service: %w", err)

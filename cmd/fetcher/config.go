@@ -84,7 +84,7 @@ func replaceTable(path string) error {
 
 // loadConfig reads the process's environment for a role.
 func loadConfig(role config.Role) (*config.Config, error) {
-	cfg, err := config.Load(os.Environ(), role)
+	cfg, err := config.Load(os.Environ(), role, serviceRules(role)...)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 
 	"github.com/caarlos0/env/v11"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -51,6 +52,11 @@ func (g *devGateway) configure(ctx context.Context, key string) (*config.Config,
 	}
 	given := env.ToMap(os.Environ())
 	exported := merge(shared, given)
+	for name, value := range given { // a worker beside it must know them too
+		if strings.HasPrefix(name, "DATASOURCE_") {
+			exported[name] = value
+		}
+	}
 	maps.Copy(exported, decided)
 	if err = writeEnvFile(g.dir.env(), exported); err != nil {
 		return nil, err
@@ -69,7 +75,8 @@ func (g *devGateway) configure(ctx context.Context, key string) (*config.Config,
 	for name, value := range vars {
 		environ = append(environ, name+"="+value)
 	}
-	cfg, err := config.Load(environ, config.RoleManager|config.RoleWorker|config.RoleAdmin)
+	const role = config.RoleManager | config.RoleWorker | config.RoleAdmin
+	cfg, err := config.Load(environ, role, serviceRules(role)...)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -93,7 +100,8 @@ func merge(defaults, given map[string]string) map[string]string {
 	return out
 }
 
-// populate migrates the control database and makes sure of the demo tenants and the sample source.
+// populate migrates the control database and makes sure of the demo tenants, the sample source and the planted
+// connections.
 func (g *devGateway) populate(ctx context.Context, cfg *config.Config) error {
 	pool, err := pgxpool.New(ctx, cfg.Database.URL.Reveal())
 	if err != nil {
@@ -107,7 +115,8 @@ func (g *devGateway) populate(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	admin := tenant.Admin{Control: control.New(pool), Keys: keys}
+	registry := control.New(pool)
+	admin := tenant.Admin{Control: registry, Keys: keys}
 	for _, id := range demoTenants() {
 		if err = g.ensureTenant(ctx, admin, id); err != nil {
 			return fmt.Errorf("preparing tenant %s: %w", id, err)
@@ -115,6 +124,9 @@ func (g *devGateway) populate(ctx context.Context, cfg *config.Config) error {
 	}
 	if g.info.Sample, err = g.postgres.CreateSample(ctx); err != nil {
 		return fmt.Errorf("preparing the sample source: %w", err)
+	}
+	if err = g.plant(ctx, cfg, registry, keys); err != nil {
+		return fmt.Errorf("planting connections: %w", err)
 	}
 	return nil
 }

@@ -32,7 +32,8 @@ var allowed = map[string][]string{
 	"auth":            {"tenantid", "problem"},
 	"connections":     {"store", "source", "secret", "dial", "problem"},
 	"jobs":            {"tenant", "extract", "connections", "store", "store/control", "source", "results", "secret", "dial", "problem"},
-	"handlers":        {"auth", "tenant", "jobs", "connections", "results", "store", "source", "telemetry", "problem"},
+	"idempotency":     {"store", "secret", "problem"},
+	"handlers":        {"auth", "tenant", "jobs", "connections", "idempotency", "results", "store", "source", "telemetry", "problem"},
 }
 
 // wirers may import everything: they bring concrete parts together, or are imported by tests only.

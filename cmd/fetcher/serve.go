@@ -12,6 +12,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/config"
 	"github.com/fetcherhq/fetcher/handlers"
+	"github.com/fetcherhq/fetcher/idempotency"
 	"github.com/fetcherhq/fetcher/jobs"
 )
 
@@ -102,17 +103,22 @@ func (a *app) api(health *handlers.Health) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the queue: %w", err)
 	}
-	service, err := jobs.NewService(jobs.ServiceOptions{Queue: queue, Connections: a.conns})
+	service, err := jobs.NewService(jobs.ServiceOptions{Queue: queue, Connections: a.conns, Meter: a.tel.Meter("jobs")})
 	if err != nil {
 		return nil, fmt.Errorf("starting the job service: %w", err)
 	}
+	once, err := idempotency.New(a.keys)
+	if err != nil {
+		return nil, fmt.Errorf("starting the idempotency service: %w", err)
+	}
 	s := a.cfg.Server
 	return handlers.New(handlers.Options{
-		Auth: a.gate, Tenants: a.router, Connections: a.conns, Jobs: service, Results: a.objects,
+		Auth: a.gate, Tenants: a.router, Connections: a.conns, Jobs: service, Results: a.objects, Idempotency: once,
 		Health: health, Metrics: a.tel.Handler(), Build: build(),
 		MaxBodyBytes: int64(s.MaxBodyBytes), StrictJSON: s.StrictJSON, MaxPageLimit: s.MaxPageLimit, MaxMonths: s.MaxDateRangeMonths,
 		JobLimits:      jobs.Limits{Datasources: a.cfg.Jobs.MaxDatasources, Tables: a.cfg.Jobs.MaxTables, Fields: a.cfg.Jobs.MaxFields, Conditions: a.cfg.Jobs.MaxConditions},
 		ProblemBaseURI: s.ProblemBaseURI, EventsSource: a.cfg.Events.Source, Swagger: s.SwaggerEnabled, TrustedProxies: s.TrustedProxies,
+		CORSOrigins: s.CORSOrigins, TenantRate: a.cfg.Tenants.RateLimit,
 		Logger: a.log, Meter: a.tel.Meter("handlers"), Tracer: a.tel.TracerProvider(), Propagator: a.tel.Propagator(),
 	})
 }
