@@ -87,7 +87,7 @@ func (d directory) strays(_ context.Context, key string) (stray, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, nil
+		return nil, nil //nolint:nilnil // nothing to remove
 	}
 	return func(context.Context) error {
 		for _, path := range found {

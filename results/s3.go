@@ -90,7 +90,7 @@ func (o objects) strays(ctx context.Context, key string) (stray, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, nil
+		return nil, nil //nolint:nilnil // nothing to remove
 	}
 	return func(ctx context.Context) error {
 		for _, id := range found {
