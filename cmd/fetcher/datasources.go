@@ -6,7 +6,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/config"
 	"github.com/fetcherhq/fetcher/connections"
-	"github.com/fetcherhq/fetcher/tenant"
+	"github.com/fetcherhq/fetcher/tenantid"
 )
 
 const everyTenant = "*"
@@ -80,7 +80,7 @@ func define(d *config.Datasource, multi bool) (definition connections.Definition
 	definition = connections.Definition{Input: in, Options: d.Options, Everyone: !multi || slices.Contains(d.Tenants, everyTenant)}
 	validTenants = true
 	for _, id := range d.Tenants {
-		canonical, ok := tenant.ValidID(id)
+		canonical, ok := tenantid.Canonical(id)
 		if ok {
 			definition.Tenants = append(definition.Tenants, canonical)
 		}
