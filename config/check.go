@@ -13,8 +13,12 @@ import (
 	"unicode"
 )
 
-// minKeyBytes is the least a master key may have: HKDF-SHA256 can't give more strength than went in.
-const minKeyBytes = 32
+const (
+	schemeHTTPS = "https"
+
+	// minKeyBytes is the least a master key may have: HKDF-SHA256 can't give more strength than went in.
+	minKeyBytes = 32
+)
 
 // checker collects the problems of values that parsed; a variable that did not parse is not judged twice.
 type checker struct {
@@ -196,7 +200,7 @@ func encryptedS3(q url.Values) bool {
 		}
 	}
 	endpoint, err := url.Parse(q.Get("endpoint"))
-	return err == nil && (q.Get("endpoint") == "" || endpoint.Scheme == "https")
+	return err == nil && (q.Get("endpoint") == "" || endpoint.Scheme == schemeHTTPS)
 }
 
 // EncryptedDSN reports whether a postgres URL insists on TLS.
@@ -240,7 +244,7 @@ func isPostgresURL(text string) bool {
 
 func isHTTPURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+	return err == nil && (u.Scheme == "http" || u.Scheme == schemeHTTPS) && u.Host != "" && u.User == nil
 }
 
 func isBucketURL(text string) bool {

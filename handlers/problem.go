@@ -136,8 +136,11 @@ func (e *edge) logCause(ctx context.Context, err error, fault *problem.Error, st
 	case fault.Err == nil:
 		return
 	}
-	e.log.LogAttrs(ctx, level, "request failed",
-		slog.String("code", string(fault.Code)), slog.Any("error", err))
+	attrs := []slog.Attr{slog.String("code", string(fault.Code)), slog.Any("error", err)}
+	if p := exchangeOf(ctx).principal; p != nil {
+		attrs = append(attrs, slog.String("tenant", p.TenantID))
+	}
+	e.log.LogAttrs(ctx, level, "request failed", attrs...)
 }
 
 // refuse ends the request with the answer to err. When part of another answer is already on the wire, the connection

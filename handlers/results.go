@@ -113,7 +113,7 @@ func (e *edge) downloadResult(ctx context.Context, in *idInput) (*downloadOutput
 	}
 	reader, err := e.openResult(ctx, facts, part)
 	if err != nil {
-		return nil, resultFault(err)
+		return nil, resultFault(job, err)
 	}
 	return &downloadOutput{Body: func(out huma.Context) {
 		defer func() { _ = reader.Close() }()
@@ -196,14 +196,12 @@ func (e *edge) stream(ctx context.Context, writer http.ResponseWriter, job *stor
 }
 
 // resultFault maps what can be wrong with an object before the first byte of it was sent.
-func resultFault(err error) error {
+func resultFault(job *store.Job, err error) error {
 	switch kind := resultCause(err); {
-	case errors.Is(kind, results.ErrGone):
-		return problem.Wrap(kind, problem.ResultExpired, "the result has expired")
 	case errors.Is(kind, results.ErrUnavailable):
 		return problem.Wrap(kind, problem.Unavailable, "")
-	default:
-		return fmt.Errorf("open result: %w", kind)
+	default: // ErrGone among them: until it expires, a result that is not there is lost
+		return fmt.Errorf("open result of job %s: %w", job.ID, kind)
 	}
 }
 

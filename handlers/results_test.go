@@ -163,7 +163,7 @@ func TestDownloadRefused(t *testing.T) {
 		status int
 		code   string
 	}{
-		"pending": {pending, 409, "FET-1023"}, "expired": {expired, 410, "FET-1024"}, "gone": {gone, 410, "FET-1024"},
+		"pending": {pending, 409, "FET-1023"}, "expired": {expired, 410, "FET-1024"}, "gone": {gone, 500, "FET-0002"},
 	} {
 		path := "/v1/fetcher/" + tc.job.ID.String() + "/result"
 		s.expect(t, tc.status, tc.code, http.MethodGet, path, s.token("acme"), "")

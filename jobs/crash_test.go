@@ -411,9 +411,9 @@ func TestPostgresRestarts(t *testing.T) {
 	server := testkit.NewServer(t)
 	p := newPlantOn(t, server.PG, append(gated, smallTable)...)
 	open := p.shut()
-	brief := func(o *jobs.WorkerOptions) { o.LeaseTTL, o.Heartbeat = 4*time.Second, time.Second }
-	p.worker(brief)
-	p.worker(brief)
+	patient := func(o *jobs.WorkerOptions) { o.LeaseTTL, o.Heartbeat = 4*time.Second, time.Second }
+	p.worker(patient)
+	p.worker(patient)
 	p.sweeper()
 	ids := []uuid.UUID{p.submit(request(t, "", "slow")), p.submit(request(t, "", "slow:id"))}
 	p.reading(2)

@@ -32,10 +32,10 @@ var errForgotten = errors.New("jobs: the end of the attempt could not be written
 // persist runs fn on the tenant's jobs until it succeeds or fails for good, as long as the lease lasts. A stopping
 // worker still gets to do it, within the time it lingers.
 func (r *run) persist(ctx context.Context, fn func(context.Context, store.Jobs) error) error {
-	try, cancel := context.WithTimeout(r.last, persistFor) //nolint:contextcheck // outlives ctx for a while
+	try, cancel := context.WithTimeout(r.last, persistFor)
 	defer cancel()
 	for wait := persistMin; ; wait = min(2*wait, persistMax) {
-		if errors.Is(context.Cause(r.held.ctx), errLeaseLost) { //nolint:contextcheck // the lease has a life of its own
+		if errors.Is(context.Cause(r.held.ctx), errLeaseLost) {
 			return errLeaseLost
 		}
 		err := r.rows(try, func(jobs store.Jobs) error { return fn(try, jobs) })
@@ -236,7 +236,7 @@ func (r *run) fail(ctx context.Context, f *extract.Failure) disposition {
 
 // discard removes what lies under the key of a job that failed. Nothing can ever refer to it.
 func (r *run) discard(ctx context.Context) {
-	last, cancel := context.WithTimeout(r.last, discardFor) //nolint:contextcheck // outlives ctx for a while
+	last, cancel := context.WithTimeout(r.last, discardFor)
 	defer cancel()
 	err := r.opts.Runner.Store.Reclaim(last, r.key(), func(context.Context) error { return nil })
 	if err != nil && !errors.Is(err, results.ErrGone) {

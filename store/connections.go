@@ -142,13 +142,10 @@ func (f ConnectionFilter) apply(q *gorm.DB) *gorm.DB {
 }
 
 func (w Window) apply(q *gorm.DB) *gorm.DB {
-	if !w.Start.IsZero() {
-		q = q.Where("created_at >= ?", w.Start)
+	if w == (Window{}) {
+		return q
 	}
-	if !w.End.IsZero() {
-		q = q.Where("created_at <= ?", w.End)
-	}
-	return q
+	return q.Where("created_at BETWEEN ? AND ?", w.Start, w.End)
 }
 
 func (p Page) apply(q *gorm.DB) *gorm.DB {

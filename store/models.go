@@ -121,7 +121,7 @@ type Event struct {
 	Data []byte    // JSON
 }
 
-// Window bounds creation dates: Start and End are instants and both inclusive. A zero member is no bound.
+// Window bounds creation dates: Start and End are instants and both inclusive. The zero Window has no bounds.
 type Window struct{ Start, End time.Time }
 
 // Page selects one page of a listing ordered by creation date, ties by id.

@@ -239,7 +239,7 @@ func TestADatabaseServesOneTenant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Control.SetTenantDSN(t.Context(), "globex", sealed); err != nil {
+	if _, err = w.Control.SetTenantDSN(t.Context(), "globex", sealed); err != nil {
 		t.Fatal(err)
 	}
 	fresh := w.router(t, Options{})

@@ -249,8 +249,14 @@ func TestGuardControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = speaker.Close(context.WithoutCancel(t.Context())) }()
-	time.AfterFunc(4*silence, func() { _, _ = speaker.Exec(context.WithoutCancel(t.Context()), "NOTIFY news, 'late'") })
-	if n, err := conn.WaitForNotification(t.Context()); err != nil || n.Payload != "late" {
+	spoken := make(chan struct{})
+	time.AfterFunc(4*silence, func() {
+		defer close(spoken)
+		_, _ = speaker.Exec(context.WithoutCancel(t.Context()), "NOTIFY news, 'late'")
+	})
+	n, err := conn.WaitForNotification(t.Context())
+	<-spoken // the connection is in use until then
+	if err != nil || n.Payload != "late" {
 		t.Fatalf("got %+v, %v", n, err)
 	}
 	p.hush()
