@@ -65,7 +65,7 @@ func (w *Worker) handle(ctx context.Context, entry *river.Job[entryArgs], log *s
 	last, release := lingering(ctx, w.opts.Linger)
 	defer release()
 	r := &run{Worker: w, tenant: entry.Args.TenantID, id: entry.Args.JobID, held: held, last: last, log: log}
-	d, err := r.claimAndRun(held.ctx) //nolint:contextcheck // made of ctx, and ends with the lease
+	d, err := r.claimAndRun(held.ctx)
 	if err == nil {
 		return d, nil
 	}
