@@ -53,14 +53,14 @@ func (p place) failure(code problem.Code, err error, format string, args ...any)
 	}
 }
 
-// asFailure gives err, which occurred at p, a code. filtered says that the statement compared values from the request.
-func asFailure(err error, p place, filtered bool) *Failure {
+// asFailure gives err, which occurred at p, a code.
+func asFailure(err error, p place) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {
 		return f
 	}
 	if s, ok := errors.AsType[*source.Error](err); ok {
-		f = ofSource(s, p, filtered)
+		f = ofSource(s, p)
 		f.Err = err
 		return f
 	}
@@ -72,7 +72,7 @@ func asFailure(err error, p place, filtered bool) *Failure {
 // unforeseen is all that is told of an error without a code. It may have been bad luck, so another attempt follows.
 const unforeseen = "something unforeseen happened"
 
-func ofSource(s *source.Error, p place, filtered bool) *Failure {
+func ofSource(s *source.Error, p place) *Failure {
 	f := func(code problem.Code, message string) *Failure {
 		f := p.failure(code, nil, "%s", message)
 		f.Transient = s.Transient
@@ -89,11 +89,12 @@ func ofSource(s *source.Error, p place, filtered bool) *Failure {
 		return f(problem.JobUnknownField, "a table or field does not exist any more")
 	case source.CategoryBroken:
 		return f(problem.SourceUnreachable, "the connection to the database was lost")
+	case source.CategoryInput:
+		return f(problem.DataRequestInvalid, "the database could not compare a filter's value")
 	case source.CategoryValue:
-		if filtered {
-			return f(problem.DataRequestInvalid, "the database could not compare a filter's value")
-		}
-		return f(problem.SourceUnreachable, "the database could not compute a value")
+		// No published code says this. The source was reached and answers the same every time, so it refuses rather
+		// than being unreachable; the request names nothing unknown and no format is at fault.
+		return f(problem.JobRefused, "the database could not evaluate the query")
 	case source.CategoryDNS, source.CategoryRefused, source.CategoryTimeout, source.CategoryTLS,
 		source.CategoryDatabase, source.CategoryUnsupported:
 		return f(problem.SourceUnreachable, "the database can't be used ("+string(s.Category)+")")
@@ -139,7 +140,7 @@ const nearDeadline = 2 * time.Second
 // settle decides what a run that failed with err failed of. A run that reached its deadline timed out, whatever
 // broke because of that; one whose caller gave up failed of that.
 func settle(ctx, parent context.Context, deadline time.Time, err error) *Failure {
-	f := asFailure(err, place{}, false)
+	f := asFailure(err, place{})
 	var s *source.Error
 	late := !deadline.IsZero() && time.Until(deadline) < nearDeadline
 	timedOut := errors.As(err, &s) && s.Category == source.CategoryTimeout

@@ -136,6 +136,9 @@ func (p *plan) filters(name string, conditions []source.Condition) {
 func (f Fault) Reason() string {
 	switch f.Kind {
 	case TableNotFound:
+		if errors.Is(f.Err, source.ErrTableAmbiguous) {
+			return "several tables have the name"
+		}
 		return "the table does not exist"
 	case FieldNotFound:
 		return "the field does not exist"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/dial"
 	"github.com/fetcherhq/fetcher/extract"
+	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/source"
 	"github.com/fetcherhq/fetcher/source/postgres"
 	"github.com/fetcherhq/fetcher/testkit"
@@ -99,6 +100,46 @@ func TestTerminatedInTheMiddle(t *testing.T) {
 	}
 	if left := l.files(t); len(left) > 0 {
 		t.Errorf("left %v", left)
+	}
+}
+
+// What the database can't evaluate is not what it can't be reached for, and not the filter's fault; the log tells
+// the server's code and nothing else of its words.
+func TestQueryFailsAtTheSource(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, `CREATE TABLE n AS SELECT 1 AS id, 'hunter2'::text AS s`,
+		`CREATE VIEW planned AS SELECT id, 1/0 AS v FROM n`, `CREATE VIEW run AS SELECT id, 1/(id-1) AS v FROM n`,
+		`CREATE VIEW cast_v AS SELECT id, s::int AS v FROM n`, `CREATE VIEW many AS SELECT id, (SELECT g FROM generate_series(1, 2) g) AS v FROM n`,
+		`CREATE FUNCTION no() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'hunter2'; END $$`, `CREATE VIEW raised AS SELECT id, no() AS v FROM n`)
+	for name, state := range map[string]string{"planned": "22012", "run": "22012", "cast_v": "22P02", "many": "21000", "raised": "P0001"} {
+		for _, filtered := range []bool{false, true} {
+			j := job(l.ds("d", name))
+			j.Key = uuid.NewString()
+			if filtered {
+				where(&j, name, "id", "eq", "1")
+			}
+			_, err := l.Run(t.Context(), j, func(extract.Progress) {})
+			var f *extract.Failure
+			if !errors.As(err, &f) || f.Code != problem.JobRefused || f.Transient || f.Table != name {
+				t.Errorf("%s, filtered %v: %v", name, filtered, err)
+				continue
+			}
+			want := `extract: FET-1029: the database could not evaluate the query: datasource "d", table "` + name + `": source: value (SQLSTATE ` + state + ")"
+			if f.Error() != want {
+				t.Errorf("%s: log %q, want %q", name, f.Error(), want)
+			}
+		}
+	}
+}
+
+// A name that two tables are listed by reads neither.
+func TestCollidingNames(t *testing.T) {
+	t.Parallel()
+	l := newLive(t, `CREATE SCHEMA a`, `CREATE SCHEMA "a.b"`, `CREATE TABLE a."b.c" (one int)`, `CREATE TABLE "a.b".c (two int)`)
+	_, err := l.run(t, job(l.ds("d", "a.b.c")))
+	var f *extract.Failure
+	if !errors.As(err, &f) || f.Code != problem.JobUnknownField || f.Message != `several tables have the name: datasource "d", table "a.b.c"` {
+		t.Errorf("failure %v", err)
 	}
 }
 

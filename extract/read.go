@@ -27,23 +27,23 @@ func (r *reader) run(ctx context.Context) error {
 	here := place{datasource: r.Name}
 	session, err := r.driver.Open(ctx, r.Params, r.dialer)
 	if err != nil {
-		return asFailure(err, here, false)
+		return asFailure(err, here)
 	}
 	defer func() { _ = session.Close() }() // nothing was written that a close could lose
 	cat, err := session.Catalog(ctx, source.Scope{Schema: r.Params.Schema, Tables: r.Names()})
 	if err != nil {
-		return asFailure(err, here, false)
+		return asFailure(err, here)
 	}
 	steps, faults := Plan(cat, r.Datasource)
 	if len(faults) > 0 {
 		return r.refuse(faults[0])
 	}
 	if r.consistency, err = session.Begin(ctx, r.deadline); err != nil {
-		return asFailure(err, here, false)
+		return asFailure(err, here)
 	}
 	for i, step := range steps {
 		if err := r.table(ctx, session, step, i == 0); err != nil {
-			return asFailure(err, place{r.Name, step.Name}, len(step.Query.Where) > 0)
+			return asFailure(err, place{r.Name, step.Name})
 		}
 	}
 	return nil

@@ -88,7 +88,7 @@ func (r *Runner) readers(job Job) ([]*reader, error) {
 	for _, d := range job.Datasources {
 		driver, ok := r.Drivers[d.Params.Kind]
 		if !ok {
-			return nil, asFailure(&source.Error{Category: source.CategoryUnsupported, Err: errNoDriver}, place{datasource: d.Name}, false)
+			return nil, asFailure(&source.Error{Category: source.CategoryUnsupported, Err: errNoDriver}, place{datasource: d.Name})
 		}
 		dialer := d.Dialer
 		if dialer == nil {

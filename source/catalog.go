@@ -33,7 +33,7 @@ type Column struct {
 	Bits       int      // width of integers and floats; 0: 64
 	Unsigned   bool     // of integers
 	Fraction   int      // most digits of a second's fraction the type holds; 0: 9
-	Wide       bool     // the type also holds NaN and infinities (numbers), infinity (dates), hours beyond a day (times)
+	Wide       bool     // the type also holds NaN and infinities (numbers), infinity and years BC (dates), hours beyond a day (times)
 	Labels     []string // of enums
 	Native     any      // what the kind's sub-package needs to plan the column; opaque elsewhere. May be an OperandChecker
 }

@@ -15,7 +15,8 @@ const (
 	CategoryNotAllowed  Category = "not allowed" // the guard refused the address
 	CategoryRights      Category = "rights"      // the user may not read the table
 	CategoryObject      Category = "object"      // a table or column is not there any more
-	CategoryValue       Category = "value"       // the server could not evaluate a value
+	CategoryInput       Category = "input"       // the server could not take a filter's value
+	CategoryValue       Category = "value"       // the server could not evaluate the query, or a value it yields
 	CategoryBroken      Category = "broken"      // the connection ended in the middle
 	CategoryOther       Category = "other"
 )
@@ -23,12 +24,19 @@ const (
 // Error is a failure of an external database. Err holds the driver's own words, for nobody's eyes but errors.As.
 type Error struct {
 	Category  Category
-	Transient bool // a later attempt may succeed
+	Transient bool   // a later attempt may succeed
+	Code      string // the server's SQLSTATE, five digits or capitals, for operators; empty: it gave none
 	Err       error
 }
 
-// Error names the category only: driver messages can quote addresses, statements and values.
-func (e *Error) Error() string { return "source: " + string(e.Category) }
+// Error names category and code only: driver messages can quote addresses, statements and values.
+func (e *Error) Error() string {
+	text := "source: " + string(e.Category)
+	if e.Code != "" {
+		text += " (SQLSTATE " + e.Code + ")"
+	}
+	return text
+}
 
 // Unwrap returns the driver's error.
 func (e *Error) Unwrap() error { return e.Err }

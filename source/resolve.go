@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,8 +33,8 @@ func (e *NameError) Error() string { return fmt.Sprintf("%q: %v", e.Name, e.Err)
 func (e *NameError) Unwrap() error { return e.Err }
 
 // NewCatalog names and sorts the tables, of which Schema, Base and Columns are set. Tables of the default schema have
-// bare names, others are schema.table. Names are unique: a bare name that reads like the qualified name of another
-// table is qualified too.
+// bare names, others are schema.table; a bare name that reads like the qualified name of another table is qualified
+// too. Where dots in the names of schemas make two qualified names alike, Resolve refuses the name.
 func NewCatalog(defaultSchema string, tables []Table) *Catalog {
 	taken := make(map[string]bool, len(tables))
 	for i := range tables {
@@ -50,47 +51,38 @@ func NewCatalog(defaultSchema string, tables []Table) *Catalog {
 			}
 		}
 	}
-	slices.SortFunc(tables, func(a, b Table) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(tables, func(a, b Table) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Schema, b.Schema))
+	})
 	return &Catalog{DefaultSchema: defaultSchema, Tables: tables}
 }
 
 func (t *Table) qualified() string { return t.Schema + "." + t.Base }
 
-// Resolve finds the table a request names: as listed, or qualified by its schema; exactly, or else regardless of case
-// if only one table matches so. The error is a *NameError with ErrTableUnknown or ErrTableAmbiguous.
+// Resolve finds the table a request names: as listed, or qualified by its schema; exactly, or else regardless of case.
+// A name that several tables answer to in the same way is refused, never settled by their order. The error is a
+// *NameError with ErrTableUnknown or ErrTableAmbiguous.
 func (c *Catalog) Resolve(name string) (*Table, error) {
-	var qualified *Table
-	for i := range c.Tables {
-		t := &c.Tables[i]
-		if t.Name == name {
-			return t, nil
-		}
-		if t.qualified() == name {
-			qualified = t
-		}
-	}
-	if qualified != nil {
-		return qualified, nil
-	}
-	return c.resolveFold(name)
-}
-
-func (c *Catalog) resolveFold(name string) (*Table, error) {
-	var found *Table
-	for i := range c.Tables {
-		t := &c.Tables[i]
-		if !strings.EqualFold(t.Name, name) && !strings.EqualFold(t.qualified(), name) {
-			continue
+	for _, answers := range []func(t *Table) bool{
+		func(t *Table) bool { return t.Name == name },
+		func(t *Table) bool { return t.qualified() == name },
+		func(t *Table) bool { return strings.EqualFold(t.Name, name) || strings.EqualFold(t.qualified(), name) },
+	} {
+		var found *Table
+		for i := range c.Tables {
+			if !answers(&c.Tables[i]) {
+				continue
+			}
+			if found != nil {
+				return nil, &NameError{Name: name, Err: ErrTableAmbiguous}
+			}
+			found = &c.Tables[i]
 		}
 		if found != nil {
-			return nil, &NameError{Name: name, Err: ErrTableAmbiguous}
+			return found, nil
 		}
-		found = t
 	}
-	if found == nil {
-		return nil, &NameError{Name: name, Err: ErrTableUnknown}
-	}
-	return found, nil
+	return nil, &NameError{Name: name, Err: ErrTableUnknown}
 }
 
 // Column finds the column a request names: exactly, or else regardless of case if only one column matches so. The

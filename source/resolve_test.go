@@ -27,6 +27,9 @@ func catalog() *source.Catalog {
 		{Schema: "public", Base: "sales.orders"},
 		{Schema: "a", Base: "b.c"},
 		{Schema: "a.b", Base: "d"},
+		{Schema: "x", Base: "y.z"},
+		{Schema: "x.y", Base: "z"},
+		{Schema: "public", Base: "x.y.z"},
 	})
 }
 
@@ -37,7 +40,7 @@ func TestNewCatalogNames(t *testing.T) {
 	for _, table := range tables {
 		names = append(names, table.Name)
 	}
-	want := []string{"Größe", "Orders", "a.b.c", "a.b.d", "orders", "public.sales.orders", "sales.items", "sales.orders"}
+	want := []string{"Größe", "Orders", "a.b.c", "a.b.d", "orders", "public.sales.orders", "public.x.y.z", "sales.items", "sales.orders", "x.y.z", "x.y.z"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -63,6 +66,9 @@ func TestResolve(t *testing.T) {
 		{"items", "", "", source.ErrTableUnknown},
 		{"a.b.c", "a", "b.c", nil},
 		{"A.B.D", "a.b", "d", nil},
+		{"x.y.z", "", "", source.ErrTableAmbiguous},
+		{"X.y.z", "", "", source.ErrTableAmbiguous},
+		{"public.x.y.z", "public", "x.y.z", nil},
 		{"", "", "", source.ErrTableUnknown},
 		{`"orders"`, "", "", source.ErrTableUnknown},
 		{"orders; DROP TABLE orders", "", "", source.ErrTableUnknown},

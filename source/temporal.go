@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,7 +16,26 @@ const (
 )
 
 // scanner reads one value from the left. Its methods report whether they found what they look for.
-type scanner struct{ rest string }
+type scanner struct {
+	rest       string
+	yearDigits int  // most of a year; 0: six
+	bc         bool // years count backwards from 1 BC
+}
+
+// The words of years before Christ, and the digits of the last year that any database has.
+const (
+	eraBC          = " BC"
+	wideYearDigits = 7
+)
+
+// newDayScanner reads what begins with a day. Wide columns also have years before Christ, as " BC" at the end.
+func newDayScanner(s string, wide bool) scanner {
+	if !wide {
+		return scanner{rest: s}
+	}
+	rest, bc := strings.CutSuffix(s, eraBC)
+	return scanner{rest: rest, yearDigits: wideYearDigits, bc: bc}
+}
 
 func (s *scanner) char(oneOf string) bool {
 	if s.rest == "" || !strings.Contains(oneOf, s.rest[:1]) {
@@ -39,11 +59,14 @@ func (s *scanner) number(least, most int) (int, bool) {
 	return v, err == nil
 }
 
-// day reads YYYY-MM-DD, a year of up to six digits, and checks that the day exists.
+// day reads YYYY-MM-DD, a year of up to yearDigits digits, and checks that the day exists.
 func (s *scanner) day() (time.Time, bool) {
-	y, ok := s.number(4, 6)
-	if !ok || !s.char("-") {
+	y, ok := s.number(4, cmp.Or(s.yearDigits, 6))
+	if !ok || y == 0 || !s.char("-") {
 		return time.Time{}, false
+	}
+	if s.bc {
+		y = 1 - y
 	}
 	m, ok := s.number(2, 2)
 	if !ok || !s.char("-") {
@@ -54,7 +77,7 @@ func (s *scanner) day() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	t := time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC)
-	return t, y > 0 && t.Year() == y && t.Month() == time.Month(m) && t.Day() == d
+	return t, t.Year() == y && t.Month() == time.Month(m) && t.Day() == d
 }
 
 // clock reads HH:MM[:SS[.fraction]] with an hour of up to hourDigits digits.
@@ -127,9 +150,9 @@ func convertDate(c *Column, s string) (Operand, bool) {
 	if isInfinity(s) {
 		return Operand{Text: s}, c.Wide
 	}
-	sc := scanner{s}
+	sc := newDayScanner(s, c.Wide)
 	day, ok := sc.day()
-	return Operand{Text: formatDay(day)}, ok && sc.rest == ""
+	return Operand{Text: formatDay(day) + era(day)}, ok && sc.rest == ""
 }
 
 func isInfinity(s string) bool { return s == "infinity" || s == "-infinity" }
@@ -139,13 +162,13 @@ func convertTimestamp(c *Column, s string) (Operand, bool) {
 	if isInfinity(s) {
 		return Operand{Text: s}, c.Wide
 	}
-	sc := scanner{s}
+	sc := newDayScanner(s, c.Wide)
 	day, ok := sc.day()
 	if !ok {
 		return Operand{}, false
 	}
 	if sc.rest == "" {
-		return Operand{Text: formatDay(day), DayOnly: true}, true
+		return Operand{Text: formatDay(day) + era(day), DayOnly: true}, true
 	}
 	if !sc.char("T ") {
 		return Operand{}, false
@@ -166,11 +189,12 @@ func convertTimestamp(c *Column, s string) (Operand, bool) {
 			t = t.Add(-time.Duration(offset) * time.Second)
 		}
 	}
-	return Operand{Text: formatDay(t) + t.Format("T15:04:05.999999999") + zone}, sc.rest == "" && t.Year() > 0
+	text := formatDay(t) + t.Format("T15:04:05.999999999") + zone + era(t)
+	return Operand{Text: text}, sc.rest == "" && (t.Year() > 0 || c.Wide)
 }
 
 func convertTime(c *Column, s string) (Operand, bool) {
-	sc := scanner{s}
+	sc := scanner{rest: s}
 	sign, hourDigits := "", 2
 	if c.Wide {
 		hourDigits = 3
@@ -194,7 +218,7 @@ func withinTime(c *Column, d time.Duration) bool {
 }
 
 func convertTimeTZ(c *Column, s string) (Operand, bool) {
-	sc := scanner{s}
+	sc := scanner{rest: s}
 	clock, ok := sc.clock(2)
 	if !ok || clock > 24*time.Hour || !c.fits(clock) {
 		return Operand{}, false
@@ -210,16 +234,29 @@ func convertTimeTZ(c *Column, s string) (Operand, bool) {
 
 // NextDay returns the day after that of a DayOnly operand, in the same form.
 func (o Operand) NextDay() string {
-	sc := scanner{o.Text}
+	sc := newDayScanner(o.Text, true)
 	day, ok := sc.day()
 	if !ok {
 		return o.Text
 	}
-	return formatDay(day.AddDate(0, 0, 1))
+	next := day.AddDate(0, 0, 1)
+	return formatDay(next) + era(next)
 }
 
+// formatDay leaves the era to its own place, behind the time.
 func formatDay(t time.Time) string {
-	return fmt.Sprintf("%04d-%02d-%02d", t.Year(), t.Month(), t.Day())
+	year := t.Year()
+	if year <= 0 {
+		year = 1 - year
+	}
+	return fmt.Sprintf("%04d-%02d-%02d", year, t.Month(), t.Day())
+}
+
+func era(t time.Time) string {
+	if t.Year() > 0 {
+		return ""
+	}
+	return eraBC
 }
 
 func formatClock(d time.Duration) string {
@@ -244,7 +281,7 @@ func formatOffset(seconds int) string {
 // isDuration reports whether s is an ISO 8601 duration, each part with a sign of its own if need be, as PostgreSQL
 // writes them.
 func isDuration(s string) bool {
-	sc := scanner{s}
+	sc := scanner{rest: s}
 	sc.char("-+")
 	if !sc.char("P") {
 		return false

@@ -152,8 +152,8 @@ func (s *session) readColumns(ctx context.Context, oids map[tableKey]uint32) (ma
 func columnsOf(rows []columnRow, types *types) []source.Column {
 	columns := make([]source.Column, len(rows))
 	for i, r := range rows {
-		base, modifier, notNull := types.base(r.oid, r.modifier)
-		t := types.of(base)
+		_, modifier, notNull := types.base(r.oid, r.modifier)
+		t := types.ofColumn(r.oid)
 		c := source.Column{
 			Name: r.name, Type: r.typeName, Family: t.family, Position: i + 1,
 			Nullable: !r.notNull && !notNull, PrimaryKey: r.key,

@@ -119,6 +119,27 @@ func TestCatalogAmbiguous(t *testing.T) {
 	}
 }
 
+// TestCatalogCollisions refuses a name that two tables are listed by, and reads what other names tell apart.
+func TestCatalogCollisions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, `CREATE SCHEMA a`, `CREATE SCHEMA "a.b"`, `CREATE TABLE a."b.c" (one int)`, `CREATE TABLE "a.b".c (two int)`,
+		`CREATE TABLE "a.b.c" (three int)`, `INSERT INTO "a.b.c" VALUES (3)`)
+	s, catalog := f.begun()
+	for _, name := range []string{"a.b.c", "A.b.c"} {
+		for _, c := range []*source.Catalog{catalog, catalogOf(t, s, source.Scope{Tables: []string{name}})} {
+			if table, err := c.Resolve(name); !errors.Is(err, source.ErrTableAmbiguous) {
+				t.Errorf("%s: %+v, %v", name, table, err)
+			}
+		}
+	}
+	targeted := catalogOf(t, s, source.Scope{Tables: []string{"public.a.b.c"}})
+	for _, c := range []*source.Catalog{catalog, targeted} {
+		if diff := cmp.Diff([]string{`{"three":3}`}, read(t, s, c, "public.a.b.c", []string{"*"})); diff != "" {
+			t.Errorf("public.a.b.c (-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestCatalogSchema(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, namesDDL()...)

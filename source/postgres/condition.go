@@ -40,7 +40,7 @@ func (c condition) sql(p source.Predicate) string {
 // operand returns the column as it is compared.
 func (c condition) operand() string {
 	if c.typ.cast != "" {
-		return "CAST(" + c.column + " AS pg_catalog." + c.typ.cast + ")"
+		return "CAST(" + c.column + " AS " + c.typ.cast + ")"
 	}
 	return c.column
 }

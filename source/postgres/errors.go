@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -42,10 +43,29 @@ func classify(ctx context.Context, err error, opening bool) *source.Error {
 	}
 	if server := (*pgconn.PgError)(nil); errors.As(err, &server) {
 		category, transient := classifyCode(server.Code, opening)
-		return &source.Error{Category: category, Transient: transient, Err: err}
+		return &source.Error{Category: category, Transient: transient, Code: sqlState(server.Code), Err: err}
 	}
 	category, transient := classifyNetwork(err, opening)
 	return &source.Error{Category: category, Transient: transient, Err: err}
+}
+
+// sqlState returns code if it looks like one: whoever answers may not be a server that keeps secrets out of it.
+func sqlState(code string) string {
+	const size = 5
+	if len(code) != size || strings.Trim(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return ""
+	}
+	return code
+}
+
+// inputError is the server's refusal of a parameter, or nil if e is about something else: what a type's input can say
+// of a text, such as a letter that the database's encoding lacks. The rest of its class comes from the query itself.
+func inputError(e *pgconn.PgError) *source.Error {
+	switch e.Code {
+	case "22P02", "22P05", "22021", "22003", "22007", "22008", "22015":
+		return &source.Error{Category: source.CategoryInput, Code: e.Code, Err: e}
+	}
+	return nil
 }
 
 // classifyCode sorts what the server itself said.
@@ -81,8 +101,10 @@ func classifyClass(code string, opening bool) (source.Category, bool) {
 			return source.CategoryRefused, true
 		}
 		return source.CategoryBroken, true
-	case "22", "44":
-		return source.CategoryValue, false
+	case "21", "22", "25", "38", "39", "42", "44", "54", "P0": // the data, or what a view is made of
+		if !opening {
+			return source.CategoryValue, false
+		}
 	case "40", "53": // deadlock, serialization failure, recovery conflict; resources
 		return source.CategoryOther, true
 	case "0A":

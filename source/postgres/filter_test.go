@@ -95,6 +95,24 @@ func filterFamilies() []filterFamily {
 		{name: "cidr", typ: "cidr", values: []string{"'10.0.0.0/8'", "'192.168.0.0/16'"}, finds: []find{{"eq", `"10.0.0.0/8"`, "1"}, {"gt", `"10.1.2.3/8"`, "2"}, {"in", `"10.0.0.0/8", "1.2.3.4"`, "1"}}},
 		{name: "macaddr", typ: "macaddr", values: []string{"'08:00:2b:01:02:03'"}, finds: []find{{"eq", `"08-00-2B-01-02-03"`, "1"}, {"in", `"08:00:2b:01:02:03", "08:00:2b:01:02:04"`, "1"}}},
 		{name: "domain", typ: "posint", setup: "CREATE DOMAIN posint AS int CHECK (value > 0)", values: []string{"1", "2"}, finds: []find{{"eq", "1", "1"}, {"in", "1, 2", "1 2"}, {"lt", "-5", ""}}},
+		{name: "enumdomain", typ: `"d Mood".outer_mood`, setup: `CREATE SCHEMA "d Mood"; CREATE TYPE "d Mood"."m""x" AS ENUM ('sad', 'ok', 'so "x"'); CREATE DOMAIN "d Mood".inner_mood AS "d Mood"."m""x"; CREATE DOMAIN "d Mood".outer_mood AS "d Mood".inner_mood`, values: []string{"'sad'", "'ok'", `'so "x"'`, "NULL"}, finds: []find{
+			{"eq", `"ok"`, "2"}, {"eq", `"ok", "sad"`, "1 2"}, {"in", `"so \"x\"", "sad"`, "1 3"}, {"ne", `"ok"`, "1 3"}, {"nin", `"ok", "sad"`, "3"},
+			{"gt", `"sad"`, "2 3"}, {"lte", `"ok"`, "1 2"}, {"between", `"sad", "ok"`, "1 2"}, {"isNull", "true", "4"},
+		}},
+		{name: "citextdomain", typ: "dci", setup: "CREATE DOMAIN dci AS ext.citext", values: []string{"'Abc'", "'x'"}, finds: []find{{"eq", `"abc"`, "1"}, {"in", `"abc", "X"`, "1 2"}, {"nin", `"abc", "y"`, "2"}, {"like", `"aB%"`, "1"}, {"gt", `"B"`, "2"}}},
+		{name: "textdomain", typ: "dvc", setup: "CREATE DOMAIN dvc AS varchar(10)", values: []string{"'abc'", "'x'"}, finds: []find{{"eq", `"abc"`, "1"}, {"in", `"abc", "x"`, "1 2"}, {"like", `"a%"`, "1"}}},
+		{name: "moneydomain", typ: "dmo", setup: "CREATE DOMAIN dmo AS money", values: []string{"'1.10'", "'2'"}, finds: []find{{"eq", `1.1`, "1"}, {"in", `1.1, 2`, "1 2"}}},
+		{name: "timedomain", typ: "dts", setup: "CREATE DOMAIN dts AS timestamptz", values: []string{"'2024-01-31 10:00Z'", "'2024-02-01 10:00Z'"}, finds: []find{{"eq", `"2024-01-31"`, "1"}, {"in", `"2024-01-31", "2024-02-01"`, "1 2"}}},
+		{name: "olddate", typ: "date", values: []string{"'4713-11-24 BC'", "'0044-03-15 BC'", "'0001-12-31 BC'", "'0001-01-01'", "'10000-01-01'", "'5874897-12-31'"}, finds: []find{
+			{"eq", `"0044-03-15 BC"`, "2"}, {"in", `"4713-11-24 BC", "5874897-12-31"`, "1 6"}, {"between", `"0044-03-15 BC", "0001-01-01"`, "2 3 4"}, {"gt", `"0001-01-01"`, "5 6"}, {"ne", `"0044-03-15"`, "1 2 3 4 5 6"},
+		}},
+		{name: "oldtimestamp", typ: "timestamp", values: []string{"'4713-11-24 00:00:00 BC'", "'0044-03-15 10:00:00.123456 BC'", "'0001-12-31 23:59:59 BC'", "'0001-01-01 00:00:00'", "'294276-12-31 23:59:59.999999'"}, finds: []find{
+			{"eq", `"0044-03-15T10:00:00.123456 BC"`, "2"}, {"eq", `"0044-03-15 BC"`, "2"}, {"eq", `"0001-12-31 BC"`, "3"}, {"gt", `"0001-12-31 BC"`, "4 5"}, {"lte", `"0001-12-31 BC"`, "1 2 3"}, {"in", `"4713-11-24 BC", "0044-03-15 BC"`, "1 2"},
+			{"eq", `"4713-11-24T00:00:00 BC"`, "1"}, {"eq", `"294276-12-31T23:59:59.999999"`, "5"}, {"gte", `"294276-01-01"`, "5"}, {"in", `"0044-03-15 10:00:00.123456 BC", "0001-01-01T00:00:00"`, "2 4"},
+		}},
+		{name: "oldinstant", typ: "timestamptz", values: []string{"'4713-11-24 00:00:00Z BC'", "'0044-03-15 10:00:00.123456Z BC'", "'0001-12-31 23:00:00Z BC'", "'294276-12-31 23:59:59.999999Z'"}, finds: []find{
+			{"eq", `"0044-03-15T10:00:00.123456Z BC"`, "2"}, {"eq", `"0044-03-15T12:00:00.123456+02:00 BC"`, "2"}, {"eq", `"0001-01-01T00:00:00+01:00"`, "3"}, {"eq", `"0044-03-15 BC"`, "2"}, {"in", `"4713-11-24T00:00:00Z BC", "294276-12-31T23:59:59.999999Z"`, "1 4"},
+		}},
 		{name: "json", typ: "jsonb", values: []string{"'null'", "NULL"}, finds: []find{{"isNull", "true", "2"}, {"isNull", "false", "1"}}},
 		{name: "jsontext", typ: "json", values: []string{"'null'", "NULL"}, finds: []find{{"isNull", "true", "2"}}},
 		{name: "array", typ: "int[]", values: []string{"'{}'", "NULL"}, finds: []find{{"isNull", "true", "2"}, {"isNull", "false", "1"}}},
@@ -200,5 +218,29 @@ func TestFilterListsOfAnyLength(t *testing.T) {
 	}
 	if got := ids(t, s, catalog, "n", source.Condition{Field: "at", Op: source.OpIn, Values: jsonValues(strings.Join(days, ","))}); got != "1" {
 		t.Errorf("days: %q", got)
+	}
+}
+
+// TestFilterBounds refuses, before a statement is made, what the types don't hold.
+func TestFilterBounds(t *testing.T) {
+	t.Parallel()
+	_, catalog := newFixture(t, `CREATE TYPE mood AS ENUM ('sad', 'ok')`, `CREATE DOMAIN dmood AS mood`,
+		`CREATE TABLE b (m dmood, d date, ts timestamp, tz timestamptz)`).begun()
+	table, err := catalog.Resolve("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, values := range map[string]string{
+		"m":  `"SAD", "", "great"`,
+		"d":  `"4713-11-23 BC", "4714-01-01 BC", "5874898-01-01", "0000-01-01 BC", "0002-02-29 BC", "0044-03-15BC", "0044-03-15 bc", "0044-03-15 BC BC", "0044-03-15 AD"`,
+		"ts": `"4713-11-23 BC", "4713-11-23T23:59:59 BC", "294277-01-01T00:00:00", "294276-12-31", "5874897-12-31", "BC", "0044-03-15T10:00:00Z BC"`,
+		"tz": `"4713-11-24T00:00:00+01:00 BC", "294276-12-31T23:59:59-01:00", "294276-12-31", "0044-03-15T10:00:00 BCZ"`,
+	} {
+		for _, v := range jsonValues(values) {
+			_, err := source.Compile(table, []source.Condition{{Field: field, Op: source.OpEq, Values: []jsontext.Value{v}}})
+			if len(source.FilterErrors(err)) != 1 {
+				t.Errorf("%s %s: %v", field, v, err)
+			}
+		}
 	}
 }

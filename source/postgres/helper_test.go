@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fetcherhq/fetcher/source"
 	"github.com/fetcherhq/fetcher/testkit"
@@ -164,8 +166,12 @@ func wantError(t testing.TB, err error, category source.Category, transient bool
 	if e.Category != category || e.Transient != transient {
 		t.Errorf("want %s, transient %v; got %s, transient %v: %v", category, transient, e.Category, e.Transient, e.Err)
 	}
-	if e.Error() != "source: "+string(e.Category) {
-		t.Errorf("text tells more than the category: %q", e.Error())
+	want := "source: " + string(e.Category)
+	if server := (*pgconn.PgError)(nil); errors.As(e.Err, &server) && len(server.Code) == 5 && e.Code == server.Code {
+		want += " (SQLSTATE " + server.Code + ")"
+	}
+	if e.Error() != want {
+		t.Errorf("text tells more than category and code: %q", e.Error())
 	}
 }
 

@@ -87,6 +87,8 @@ func TestClassify(t *testing.T) {
 		{server("57P03"), true, source.CategoryRefused, true}, {server("57P01"), false, source.CategoryBroken, true}, {server("57P01"), true, source.CategoryRefused, true},
 		{server("40P01"), false, source.CategoryOther, true}, {server("40001"), false, source.CategoryOther, true}, {server("57014"), false, source.CategoryTimeout, true},
 		{server("42P01"), false, source.CategoryObject, false}, {server("42703"), false, source.CategoryObject, false}, {server("22012"), false, source.CategoryValue, false},
+		{server("21000"), false, source.CategoryValue, false}, {server("P0001"), false, source.CategoryValue, false}, {server("42883"), false, source.CategoryValue, false}, {server("42883"), true, source.CategoryOther, false},
+		{server("25006"), false, source.CategoryValue, false}, {server("25P03"), false, source.CategoryTimeout, true}, {server("54001"), false, source.CategoryValue, false}, {server("10.0.0.1"), false, source.CategoryOther, false},
 		{server("08006"), false, source.CategoryBroken, true}, {server("08P01"), true, source.CategoryUnsupported, false}, {server("0A000"), false, source.CategoryUnsupported, false},
 		{server("53200"), false, source.CategoryOther, true}, {server("55000"), false, source.CategoryOther, false}, {server("XX000"), false, source.CategoryOther, false}, {server(""), false, source.CategoryOther, false},
 		{syscall.ECONNREFUSED, true, source.CategoryRefused, true}, {syscall.ECONNRESET, false, source.CategoryBroken, true}, {io.ErrUnexpectedEOF, false, source.CategoryBroken, true},
@@ -139,4 +141,16 @@ func TestValueErrors(t *testing.T) {
 	if rows == 0 {
 		t.Error("failed before the first row")
 	}
+	if err == nil || err.Error() != "source: value (SQLSTATE 22012)" {
+		t.Errorf("text: %v", err)
+	}
+}
+
+// TestInputErrors are those of a filter's value that passed for its type, but not with the server.
+func TestInputErrors(t *testing.T) {
+	t.Parallel()
+	s, catalog := newFixture(t, `CREATE TABLE spans (v interval)`).begun()
+	far := source.Condition{Field: "v", Op: source.OpGt, Values: jsonValues(`"P999999999999Y"`)}
+	err := s.Stream(context.Background(), queryOf(t, catalog, "spans", []string{"v"}, far), func(source.Row) error { return nil })
+	wantError(t, err, source.CategoryInput, false)
 }

@@ -73,6 +73,7 @@ func (s *session) read(statement *statement, spill func([]byte) error, visit fun
 		s.wire = newWire(s.conn.Conn())
 	}
 	c := &cursor{wire: s.wire, row: &row{columns: statement.columns, wire: s.wire, spill: spill}, visit: visit}
+	c.filtered = len(statement.values) > 0
 	for !c.ready {
 		if err := c.step(); err != nil {
 			if c.failure != nil { // the server's last words before it hung up
@@ -106,10 +107,13 @@ type cursor struct {
 	row   *row
 	visit func(source.Row) error
 
+	filtered bool // the statement has parameters
+
 	rows    int64
 	tag     string // how the server says the statement ended
 	failure error  // what the server says went wrong
 	ready   bool   // nothing more will come
+	bound   bool   // the server took the parameters
 }
 
 // step reads one message.
@@ -131,16 +135,29 @@ func (c *cursor) step() error {
 	case 'E':
 		var failure pgproto3.ErrorResponse
 		if err = c.wire.decode(size, &failure); err == nil && c.failure == nil {
-			c.failure = pgconn.ErrorResponseToPgError(&failure)
+			c.failure = c.serverError(pgconn.ErrorResponseToPgError(&failure))
 		}
 		return err
 	case 'Z':
 		c.ready = true
 		return c.wire.skip(size)
-	case '1', '2', 'n', 'N', 'S', 'A': // parsed, bound, no columns; notices, settings, notifications
+	case '2':
+		c.bound = true
+		return c.wire.skip(size)
+	case '1', 'n', 'N', 'S', 'A': // parsed, no columns; notices, settings, notifications
 		return c.wire.skip(size)
 	}
 	return errProtocol
+}
+
+// serverError tells the refusal of a parameter from all else that the server may say.
+func (c *cursor) serverError(e *pgconn.PgError) error {
+	if c.filtered && !c.bound {
+		if refused := inputError(e); refused != nil {
+			return refused
+		}
+	}
+	return e
 }
 
 // describe checks that the values will come as planned.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -55,7 +56,7 @@ type typ struct {
 
 	compareAs  uint32 // type of the parameter a value is compared with
 	compareAll uint32 // the array type of that; 0: none
-	cast       string // type the column is cast to for comparing; empty: none
+	cast       string // type the column is cast to for comparing, quoted; empty: none
 	operators  string // schema that holds the operators; empty: pg_catalog
 }
 
@@ -110,7 +111,7 @@ func numberType(oid uint32) (typ, bool) {
 	case moneyOID:
 		return typ{
 			text: kindMoney, family: source.FamilyDecimal,
-			cast: "numeric", compareAs: pgtype.NumericOID, compareAll: pgtype.NumericArrayOID,
+			cast: "pg_catalog.numeric", compareAs: pgtype.NumericOID, compareAll: pgtype.NumericArrayOID,
 		}, true
 	}
 	return typ{}, false
@@ -175,11 +176,19 @@ func plainType(oid uint32) (typ, bool) {
 	return typ{}, false
 }
 
-// Sizes of hardware addresses, and the year before the last that a timestamp can hold.
+// Sizes of hardware addresses.
 const (
-	macSize           = 6
-	mac8Size          = 8
-	lastTimestampYear = "294275"
+	macSize  = 6
+	mac8Size = 8
+)
+
+// The calendar's first day, of dates and timestamps alike, and their last years.
+const (
+	firstYearBC       = 4713
+	firstMonthDay     = "11-24"
+	lastDateYear      = 5_874_897
+	lastTimestampYear = 294_276
+	lastTimestampDay  = "294276-12-31" // as a whole day it would end where no timestamp is
 )
 
 // CheckOperand refuses what the family lets pass and the type does not hold.
@@ -187,11 +196,25 @@ func (t *typ) CheckOperand(o source.Operand) bool {
 	switch t.family {
 	case source.FamilyNetwork:
 		return t.checkAddress(o.Text)
+	case source.FamilyDate:
+		return withinYears(o.Text, lastDateYear)
 	case source.FamilyTimestamp, source.FamilyTimestampTZ:
-		year, _, found := strings.Cut(o.Text, "-")
-		return !found || year == "" || len(year) < 6 || (len(year) == 6 && year <= lastTimestampYear)
+		return withinYears(o.Text, lastTimestampYear) && (!o.DayOnly || o.Text != lastTimestampDay)
 	}
 	return true
+}
+
+// withinYears reports whether the calendar has the day, or infinity, that s begins with.
+func withinYears(s string, last int) bool {
+	digits, rest, _ := strings.Cut(s, "-")
+	year, err := strconv.Atoi(digits)
+	switch {
+	case err != nil: // infinity
+		return true
+	case strings.HasSuffix(s, " BC"):
+		return year < firstYearBC || (year == firstYearBC && rest >= firstMonthDay)
+	}
+	return year <= last
 }
 
 func (t *typ) checkAddress(s string) bool {

@@ -88,6 +88,23 @@ func (s *types) of(oid uint32) *typ {
 	return t
 }
 
+// ofColumn is of, for values that are compared. The operators of enums don't take their domains.
+func (s *types) ofColumn(oid uint32) *typ {
+	t := s.of(oid)
+	if t.family != source.FamilyEnum || t.oid == oid {
+		return t
+	}
+	domain, ok := s.made[oid] // where of leaves nothing, for it goes by the base types
+	if !ok {
+		r := s.rows[t.oid]
+		domain = new(typ)
+		*domain = *t
+		domain.cast = quoteIdent(r.schema) + "." + quoteIdent(r.name)
+		s.made[oid] = domain
+	}
+	return domain
+}
+
 func (s *types) make(r typeRow, oid uint32) typ {
 	t, ok := builtin(oid)
 	if !ok {
