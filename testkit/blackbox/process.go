@@ -177,9 +177,18 @@ func (b *Binary) LaunchDev(dir string, args ...string) (*Dev, error) {
 
 // LaunchDevAs is LaunchDev as another user when credential is not nil.
 func (b *Binary) LaunchDevAs(credential *syscall.Credential, dir string, args ...string) (*Dev, error) {
+	return b.launchDev(credential, nil, dir, args...)
+}
+
+// LaunchDevWith is LaunchDev with variables in the environment.
+func (b *Binary) LaunchDevWith(env []string, dir string, args ...string) (*Dev, error) {
+	return b.launchDev(nil, env, dir, args...)
+}
+
+func (b *Binary) launchDev(credential *syscall.Credential, env []string, dir string, args ...string) (*Dev, error) {
 	path := filepath.Join(dir, "dev.json")
 	started := time.Now()
-	p, err := b.LaunchAs(credential, nil, append([]string{"dev", "--data-dir", dir, "--listen", "127.0.0.1:0"}, args...)...)
+	p, err := b.LaunchAs(credential, env, append([]string{"dev", "--data-dir", dir, "--listen", "127.0.0.1:0"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
