@@ -33,6 +33,8 @@ func newTenant() *cobra.Command {
 		return nil
 	}
 	cmd.PersistentFlags().StringVar(&output, "output", "table", "table or json")
+	// No command asks yet: none destroys anything. Scripts that say yes to all of them work already.
+	cmd.PersistentFlags().Bool("yes", false, "never ask for confirmation")
 	return cmd
 }
 
