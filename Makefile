@@ -6,7 +6,7 @@ LDFLAGS := -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 SCALAR  := @scalar/api-reference@1.76.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run dev demo test test-short lint fmt bench assets docs chart-test
+.PHONY: help build run dev demo test test-short lint fmt fuzz bench assets docs chart-test
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ lint: ## every linter
 
 fmt: ## format the code
 	go tool -modfile=tools/go.mod golangci-lint fmt ./...
+
+fuzz: ## fuzz what parses callers' input, FUZZTIME (60s) for each target
+	@tools/fuzz.sh
 
 bench: postgres ## measure side by side with the references
 	go test $(TAGS) -run "^$$" -bench . -benchtime 1x -timeout 60m ./bench
