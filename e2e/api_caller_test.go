@@ -140,6 +140,12 @@ func (c caller) fails(t *testing.T, code string, r call, locations ...string) fa
 	return f
 }
 
+// placed are the codes of faults that always have a place in the request.
+var placed = map[string]bool{
+	"FET-0001": true, "FET-0400": true, "FET-0401": true, "FET-0402": true, "FET-0403": true, "FET-0404": true, "FET-0406": true,
+	"FET-0407": true, "FET-0408": true, "FET-0410": true, "FET-0411": true, "FET-0412": true, "FET-0413": true, "FET-1060": true,
+}
+
 var (
 	requestID    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 	location     = regexp.MustCompile(`^(body|query|header|path)(\.|\[|$)`)
@@ -207,6 +213,9 @@ func (c caller) checkFault(r call, got blackbox.Answer, wrong func(string, ...an
 	}
 	if !slices.IsSorted(f.locations()) {
 		wrong("errors are not sorted by location")
+	}
+	if len(f.Errors) == 0 && placed[f.Code] {
+		wrong("no location")
 	}
 	for _, part := range f.Errors {
 		if !location.MatchString(part.Location) || part.Message == "" {

@@ -119,6 +119,9 @@ func testAssignAndDelete(t *testing.T, s *apiSuite) {
 			product := "p" + string(rune('a'+i))
 			switch got := c.do(t, assign(product)); got.Status {
 			case http.StatusOK:
+				if got.Header.Get("ETag") == "" {
+					t.Error("no ETag")
+				}
 				won <- product
 			case http.StatusConflict:
 			default:

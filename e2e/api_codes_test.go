@@ -66,7 +66,12 @@ func testCodes(t *testing.T, s *apiSuite) {
 		nobody.succeeds(t, 200, get("/readyz"))
 		nobody.succeeds(t, 200, get("/readyz/tenant/acme"))
 		nobody.fails(t, "FET-1081", get("/readyz/tenant/nobody"))
-		nobody.succeeds(t, 200, get("/problems/FET-1001"))
+		for code := range published() {
+			if page := nobody.succeeds(t, 200, get("/problems/"+code)); !strings.Contains(string(page.Body), code) {
+				t.Errorf("the page of %s does not name it", code)
+			}
+		}
+		nobody.fails(t, "FET-0005", get("/problems/FET-9999"))
 	})
 	t.Run("bodies", func(t *testing.T) {
 		t.Parallel()

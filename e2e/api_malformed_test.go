@@ -14,6 +14,7 @@ func testMalformed(t *testing.T, s *apiSuite) {
 	c := s.admin()
 	kept := c.create(t, ledger, nil)
 	all := malformed(t, s, kept)
+	t.Logf("%d requests", len(all))
 	if len(all) < 300 {
 		t.Errorf("%d requests, want at least 300", len(all))
 	}

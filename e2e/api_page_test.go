@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,16 +13,25 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/go-cmp/cmp"
 )
 
 // testDocumentationPage opens /swagger/docs as a person would and looks at what it shows and where it gets that from.
 func testDocumentationPage(t *testing.T, s *apiSuite) {
 	c := caller{suite: s, base: s.Info.API}
 	for _, path := range []string{"/swagger/openapi.json", "/swagger/openapi.yaml"} {
-		c.succeeds(t, http.StatusOK, get(path))
-	}
-	if err := s.document.Validate(t.Context()); err != nil {
-		t.Errorf("the document: %v", err)
+		document, err := openapi3.NewLoader().LoadFromData(c.succeeds(t, http.StatusOK, get(path)).Body)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if err := document.Validate(t.Context()); err != nil || document.OpenAPI != "3.1.0" {
+			t.Errorf("%s, version %s: %v", path, document.OpenAPI, err)
+		}
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(s.document.Paths.Map())), slices.Sorted(maps.Keys(document.Paths.Map()))); diff != "" {
+			t.Errorf("%s: %s", path, diff)
+		}
 	}
 	page := string(c.succeeds(t, http.StatusOK, get("/swagger/docs")).Body)
 	if strings.Contains(page, "make assets") {

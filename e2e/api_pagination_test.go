@@ -178,6 +178,14 @@ func testLists(t *testing.T, s *apiSuite) {
 			t.Errorf("%s (-want +got): %s", query, diff)
 		}
 	}
+	for _, query := range []string{ // the noon after the end is outside
+		"startDate=" + day(-11), "startDate=" + day(-11) + "&endDate=" + day(-11), "startDate=" + day(-12) + "&endDate=" + day(-10),
+	} {
+		if diff := cmp.Diff(want(), c.list(t, managed+"?"+query)); diff != "" {
+			t.Errorf("%s (-want +got): %s", query, diff)
+		}
+	}
+	testWindowEdge(t, s, c, today)
 	s.superuser(t, "lists", "UPDATE connections SET product_name = NULL WHERE config_name <> 'row-10'")
 	for query, expected := range map[string]page{
 		"":                             want("row-0-noon", "row-0", "row-20"),
@@ -192,6 +200,28 @@ func testLists(t *testing.T, s *apiSuite) {
 	}
 	testInternalFirst(t, s)
 	testTies(t, s, c)
+}
+
+// testWindowEdge: the default window starts a calendar month before tomorrow, to the microsecond, and so does one that was
+// too wide.
+func testWindowEdge(t *testing.T, s *apiSuite, c caller, today time.Time) {
+	t.Helper()
+	tomorrow := today.AddDate(0, 0, 1)
+	first := time.Date(tomorrow.Year(), tomorrow.Month()-1, 1, 0, 0, 0, 0, time.UTC)
+	edge := first.AddDate(0, 0, min(tomorrow.Day(), first.AddDate(0, 1, -1).Day())-1)
+	for name, created := range map[string]time.Time{
+		"edge-before": edge.Add(-time.Microsecond), "edge-start": edge, "edge-end": tomorrow, "edge-after": tomorrow.Add(time.Microsecond),
+	} {
+		made := c.create(t, "edge", nil)
+		s.superuser(t, "lists", "UPDATE connections SET created_at = $1, config_name = $2 WHERE id = $3", created, name, made.ID)
+	}
+	for _, query := range []string{"", "endDate=" + tomorrow.Format(time.DateOnly), "startDate=2001-01-01&endDate=" + tomorrow.Format(time.DateOnly)} {
+		got := c.list(t, managed+"?"+query, "X-Product-Name", "edge")
+		if diff := cmp.Diff(page{[]string{"edge-end", "edge-start"}, 1, 10, 2}, got); diff != "" {
+			t.Errorf("%q (-want +got): %s", query, diff)
+		}
+	}
+	s.superuser(t, "lists", "DELETE FROM connections WHERE product_name = 'edge'")
 }
 
 // testInternalFirst: internal datasources lead the first page, on top of the limit, and count on every page.

@@ -161,6 +161,13 @@ func testValidateSchema(t *testing.T, s *apiSuite) {
 	if ok.Status != "success" || ok.Message == "" {
 		t.Errorf("got %+v", ok)
 	}
+	// A changed connection is looked at anew, whatever is known of its schema.
+	moved := c.create(t, ledger, nil)
+	one := object{moved.ConfigName: object{"order": []string{"select"}}}
+	c.succeeds(t, 200, validate(one))
+	c.succeeds(t, 200, patch(moved.ID, `{"port":1}`))
+	c.fails(t, "FET-1060", validate(one), "body.mappedFields."+moved.ConfigName)
+
 	const prefix = "body.mappedFields."
 	n := made.ConfigName
 	f := c.fails(t, "FET-1060", validate(object{

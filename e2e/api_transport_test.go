@@ -68,6 +68,24 @@ func testTransport(t *testing.T, s *apiSuite) {
 		}
 		c.succeeds(t, 200, get(managed, "X-Large", strings.Repeat("x", 20<<10)))
 	})
+	t.Run("a slow client", func(t *testing.T) {
+		t.Parallel()
+		started := time.Now()
+		s.hangsUp(t, "GET "+managed+" HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+		if took := time.Since(started); took < 4*time.Second {
+			t.Errorf("cut off after %s, want 5 s", took)
+		}
+	})
+	t.Run("log", func(t *testing.T) {
+		t.Parallel()
+		id := unique("logged-request")
+		c.succeeds(t, 200, get(managed, "X-Request-Id", id))
+		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.Output.String(), id); <-time.After(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the log does not name the request")
+			}
+		}
+	})
 	t.Run("CORS", func(t *testing.T) {
 		t.Parallel()
 		preflight := call{method: http.MethodOptions, path: managed, headers: []string{"Origin", "https://app.example", "Access-Control-Request-Method", "POST"}}
@@ -87,6 +105,25 @@ func testTransport(t *testing.T, s *apiSuite) {
 			}
 		}
 	})
+}
+
+// hangsUp sends the start of a request and waits until the service has had enough.
+func (s *apiSuite) hangsUp(t *testing.T, start string) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.Info.API, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err = conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = io.WriteString(conn, start); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = io.ReadAll(conn); err != nil {
+		t.Fatalf("not cut off: %v", err)
+	}
 }
 
 // raw sends text as it stands and returns the first answer.
