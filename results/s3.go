@@ -21,6 +21,8 @@ const (
 	partBytes    = 5 << 20 // the least S3 takes; 10,000 parts of it are 48 GiB
 	partsAtOnce  = 2
 	abortTimeout = 10 * time.Second
+	abortTries   = 5
+	abortPause   = 20 * time.Millisecond
 )
 
 // openS3 keeps objects in S3 or a server that speaks its protocol. A server of one's own is addressed by path and
@@ -94,13 +96,31 @@ func (o objects) strays(ctx context.Context, key string) (stray, error) {
 	}
 	return func(ctx context.Context) error {
 		for _, id := range found {
-			in := &s3.AbortMultipartUploadInput{Bucket: &o.name, Key: &key, UploadId: &id}
-			if _, err := o.client.AbortMultipartUpload(ctx, in); err != nil && !o.noSuchUpload(err) {
+			if err := o.abort(ctx, key, id); err != nil {
 				return err
 			}
 		}
 		return nil
 	}, nil
+}
+
+// abort ends a multipart upload. A part that was under way can outlive one call, as S3 documents, so it is called until
+// the upload is unknown, a few times at most: what is left then is for the next reclaim.
+func (o objects) abort(ctx context.Context, key, id string) error {
+	for range abortTries {
+		in := &s3.AbortMultipartUploadInput{Bucket: &o.name, Key: &key, UploadId: &id}
+		if _, err := o.client.AbortMultipartUpload(ctx, in); o.noSuchUpload(err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(abortPause):
+		}
+	}
+	return nil
 }
 
 func (o objects) noSuchUpload(err error) bool {
