@@ -22,7 +22,7 @@ const (
 	partsAtOnce  = 2
 	abortTimeout = 10 * time.Second
 	abortTries   = 5
-	abortPause   = 20 * time.Millisecond
+	abortPause   = 100 * time.Millisecond
 )
 
 // openS3 keeps objects in S3 or a server that speaks its protocol. A server of one's own is addressed by path and
@@ -68,7 +68,7 @@ func (o objects) writer() *blob.WriterOptions {
 		if !as(&tm) {
 			return nil
 		}
-		*tm = *transfermanager.New(o.client, func(opts *transfermanager.Options) {
+		*tm = *transfermanager.New(insistent{o.client, o}, func(opts *transfermanager.Options) {
 			opts.PartSizeBytes = partBytes
 			opts.MultipartUploadThreshold = partBytes
 			opts.Concurrency = partsAtOnce
@@ -102,6 +102,20 @@ func (o objects) strays(ctx context.Context, key string) (stray, error) {
 		}
 		return nil
 	}, nil
+}
+
+// insistent is a client that aborts uploads for good.
+type insistent struct {
+	*s3.Client
+
+	objects objects
+}
+
+// AbortMultipartUpload is called by the transfer manager when an upload has failed or was cancelled.
+func (c insistent) AbortMultipartUpload(
+	ctx context.Context, in *s3.AbortMultipartUploadInput, _ ...func(*s3.Options),
+) (*s3.AbortMultipartUploadOutput, error) {
+	return &s3.AbortMultipartUploadOutput{}, c.objects.abort(ctx, aws.ToString(in.Key), aws.ToString(in.UploadId))
 }
 
 // abort ends a multipart upload. A part that was under way can outlive one call, as S3 documents, so it is called until
