@@ -23,7 +23,7 @@ dev: build postgres ## run everything on an embedded Postgres, on 127.0.0.1:4006
 demo: postgres ## the main job end to end, leaving nothing behind
 	@go run $(TAGS) ./cmd/fetcher demo --fresh
 
-test: postgres page ## all tests, with the race detector
+test: postgres servers page ## all tests, with the race detector
 	go test -race $(TAGS) -timeout 20m ./...
 
 test-short: postgres ## the quick tests
@@ -50,8 +50,10 @@ assets: ## build the script of the documentation page in
 chart-test: ## lint and render the Helm chart
 	go test $(TAGS) ./charts/...
 
-.PHONY: postgres page
+.PHONY: postgres servers page
 postgres:
 	@tools/postgres.sh
+servers:
+	@tools/servers.sh
 page:
 	@tools/page.sh

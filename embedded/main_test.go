@@ -70,7 +70,8 @@ func startChild(t *testing.T, dir string, as *syscall.Credential) *child {
 	if as != nil {
 		binary = copyProgram(t, binary)
 	}
-	cmd := exec.CommandContext(t.Context(), binary)
+	// Not the test's context: that ends before the clean-up, and a child killed then leaves its server to the kernel.
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary)
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
 	cmd.Dir = "/"
 	cmd.Stderr = os.Stderr

@@ -518,7 +518,7 @@ func TestMetrics(t *testing.T) {
 	var got map[string]int64
 	eventually(t, 5*time.Second, "three openings are counted", func() bool { // a moment after they are usable
 		got = collect()
-		return got["fetcher.tenant.pool.open.duration{outcome=ok}"] == 3
+		return got["fetcher.tenant.pool.opens{outcome=ok}"] == 3 && got["fetcher.tenant.pool.open.duration{outcome=ok}"] == 3
 	})
 	want := map[string]int64{
 		"fetcher.tenant.pool.opens{outcome=ok}": 3, "fetcher.tenant.pool.open.duration{outcome=ok}": 3,
