@@ -107,8 +107,26 @@ func (c *Config) checkTenants(k *checker) {
 	k.require(t.MaxOpenConns >= 1, "TENANT_MAX_OPEN_CONNS", "must be 1 or more")
 	k.require(t.MaxConnsPerHost >= 1, "MAX_DB_CONNS_PER_HOST", "must be 1 or more")
 	k.require(t.RateLimit >= 0 && !math.IsInf(t.RateLimit, 1), "TENANT_RATE_LIMIT", "must be 0 or a positive number")
+	c.checkManager(k)
 	k.require(t.CacheTTL >= 1, "MULTI_TENANT_CACHE_TTL_SEC", "must be 1 or more")
 	k.require(t.IdleTimeout >= 1, "MULTI_TENANT_IDLE_TIMEOUT_SEC", "must be 1 or more")
+}
+
+func (c *Config) checkManager(k *checker) {
+	t := c.Tenants
+	if t.ManagerURL == "" {
+		k.require(!t.ManagerKey.IsSet(), "MULTI_TENANT_URL", "is required when MULTI_TENANT_SERVICE_API_KEY is set")
+		return
+	}
+	k.require(isHTTPURL(t.ManagerURL), "MULTI_TENANT_URL", "must be an http:// or https:// URL without credentials")
+	k.require(t.Multi, "MULTI_TENANT_URL", "needs MULTI_TENANT_ENABLED=true")
+	k.require(t.ManagerKey.IsSet(), "MULTI_TENANT_SERVICE_API_KEY", "is required with MULTI_TENANT_URL")
+	k.require(isHeaderValue(t.ManagerKey.Reveal()), "MULTI_TENANT_SERVICE_API_KEY", "must be visible ASCII characters")
+}
+
+// isHeaderValue reports whether a header can carry s.
+func isHeaderValue(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 func (c *Config) checkServer(k *checker) {
@@ -174,6 +192,7 @@ func (c *Config) checkSources(k *checker) {
 }
 
 func (c *Config) checkTelemetry(k *checker) {
+	k.require(c.Telemetry.TenantLabels >= 0, "METRICS_TENANT_LABEL_LIMIT", "must not be negative")
 	k.require(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Telemetry.LogLevel), "LOG_LEVEL", "must be debug, info, warn or error")
 	k.require(slices.Contains([]string{"json", "text"}, c.Telemetry.LogFormat), "LOG_FORMAT", "must be json or text")
 }
@@ -186,6 +205,7 @@ func (c *Config) checkSaaS(k *checker) {
 	for variable, value := range map[string]string{"PLUGIN_AUTH_ADDRESS": c.Auth.Address, "PLUGIN_AUTH_JWKS_URL": c.Auth.JWKSURL} {
 		k.require(value == "" || strings.HasPrefix(value, "https://"), variable, insist)
 	}
+	k.require(c.Tenants.ManagerURL == "" || strings.HasPrefix(c.Tenants.ManagerURL, "https://"), "MULTI_TENANT_URL", insist)
 	if u, err := url.Parse(c.Results.URL.Reveal()); err == nil && u.Scheme == "s3" {
 		k.require(encryptedS3(u.Query()), "RESULTS_URL", insist)
 	}

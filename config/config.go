@@ -52,6 +52,10 @@ type Database struct {
 // Tenants bounds the routing of tenants.
 type Tenants struct {
 	Multi           bool    `env:"MULTI_TENANT_ENABLED" envDefault:"false" desc:"Many tenants, each with a database of its own."`
+	ManagerURL      string  `env:"MULTI_TENANT_URL" desc:"Base URL of an external tenant manager, read in place of the registry in the control database."`
+	ManagerKey      Secret  `env:"MULTI_TENANT_SERVICE_API_KEY" desc:"Key for the tenant manager, sent as X-API-Key; required with MULTI_TENANT_URL."`
+	ManagerService  string  `env:"MULTI_TENANT_SERVICE" envDefault:"fetcher" desc:"Name of this service at the tenant manager."`
+	ManagerModule   string  `env:"MULTI_TENANT_MODULE" envDefault:"fetcher" desc:"Member of the manager's databases that holds the Postgres settings."`
 	CacheTTL        Seconds `env:"MULTI_TENANT_CACHE_TTL_SEC" envDefault:"120" desc:"How long a tenant's registry row is trusted without reading it again."`
 	MaxPools        int     `env:"MULTI_TENANT_MAX_TENANT_POOLS" envDefault:"100" desc:"Tenant pools kept open."`
 	PoolHardCap     int     `env:"MULTI_TENANT_POOL_HARD_CAP" desc:"Pools that may be open while all are busy; default twice the former."`
@@ -114,7 +118,8 @@ type Events struct {
 
 // Telemetry is logs and traces. The standard OTEL_* variables are read by the OpenTelemetry SDK itself.
 type Telemetry struct {
-	LogLevel  string `env:"LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error."`
-	LogFormat string `env:"LOG_FORMAT" envDefault:"json" desc:"json or text."`
-	Enabled   bool   `env:"ENABLE_TELEMETRY" envDefault:"false" desc:"Export traces by OTLP; see the standard OTEL_* variables."`
+	LogLevel     string `env:"LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error."`
+	TenantLabels int    `env:"METRICS_TENANT_LABEL_LIMIT" envDefault:"50" desc:"Tenants with a metrics label of their own; the rest is other. 0: no tenant labels."`
+	LogFormat    string `env:"LOG_FORMAT" envDefault:"json" desc:"json or text."`
+	Enabled      bool   `env:"ENABLE_TELEMETRY" envDefault:"false" desc:"Export traces by OTLP; see the standard OTEL_* variables."`
 }

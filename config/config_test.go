@@ -96,6 +96,7 @@ func TestEveryFaultNamesItsVariableAndNoValue(t *testing.T) {
 		{"MULTI_TENANT_MAX_TENANT_POOLS=0", "MULTI_TENANT_MAX_TENANT_POOLS", "must be 1 or more"},
 		{"MULTI_TENANT_POOL_HARD_CAP=99", "MULTI_TENANT_POOL_HARD_CAP", "must not be below MULTI_TENANT_MAX_TENANT_POOLS"},
 		{"MULTI_TENANT_CACHE_TTL_SEC=0", "MULTI_TENANT_CACHE_TTL_SEC", "must be 1 or more"},
+		{"METRICS_TENANT_LABEL_LIMIT=-1", "METRICS_TENANT_LABEL_LIMIT", "must not be negative"},
 		{"MULTI_TENANT_IDLE_TIMEOUT_SEC=0", "MULTI_TENANT_IDLE_TIMEOUT_SEC", "must be 1 or more"},
 		{"TENANT_MAX_OPEN_CONNS=0", "TENANT_MAX_OPEN_CONNS", "must be 1 or more"},
 		{"MAX_DB_CONNS_PER_HOST=0", "MAX_DB_CONNS_PER_HOST", "must be 1 or more"},
@@ -140,6 +141,28 @@ func TestIdentityServiceFaults(t *testing.T) {
 	}
 }
 
+func TestTenantManagerFaults(t *testing.T) {
+	t.Parallel()
+	const (
+		shape = "MULTI_TENANT_URL: must be an http:// or https:// URL without credentials"
+		multi = "MULTI_TENANT_URL: needs MULTI_TENANT_ENABLED=true"
+		key   = "MULTI_TENANT_SERVICE_API_KEY: "
+	)
+	on := []string{"PLUGIN_AUTH_ENABLED=true", "PLUGIN_AUTH_ADDRESS=http://h", "MULTI_TENANT_ENABLED=true"}
+	for want, set := range map[string][]string{
+		shape: {"MULTI_TENANT_URL=https://u:" + canary + "@tenants", "MULTI_TENANT_SERVICE_API_KEY=k"},
+		multi: {"MULTI_TENANT_URL=https://tenants", "MULTI_TENANT_SERVICE_API_KEY=k", "MULTI_TENANT_ENABLED=false"},
+		key + "is required with MULTI_TENANT_URL":                                {"MULTI_TENANT_URL=https://tenants"},
+		key + "must be visible ASCII characters":                                 {"MULTI_TENANT_URL=https://tenants", "MULTI_TENANT_SERVICE_API_KEY=" + canary + " x"},
+		"MULTI_TENANT_URL: is required when MULTI_TENANT_SERVICE_API_KEY is set": {"MULTI_TENANT_SERVICE_API_KEY=" + canary},
+	} {
+		_, err := config.Load(sound(append(on, set...)...), every)
+		if diff := cmp.Diff("the configuration is not valid:\n  "+want, fmt.Sprint(err)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 func TestAllFaultsAtOnceInDocumentedOrder(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load([]string{"LOG_LEVEL=x", "MAX_BODY_BYTES=x", "JOB_TIMEOUT=x"}, every)
@@ -159,14 +182,15 @@ func TestAllFaultsAtOnceInDocumentedOrder(t *testing.T) {
 
 func TestSaaSInsistsOnTLS(t *testing.T) {
 	t.Parallel()
-	_, err := config.Load(sound("DEPLOYMENT_MODE=saas", "PLUGIN_AUTH_ENABLED=true", "PLUGIN_AUTH_ADDRESS=http://id", "RESULTS_URL=s3://b?endpoint=http://s3"), every)
+	_, err := config.Load(sound("DEPLOYMENT_MODE=saas", "PLUGIN_AUTH_ENABLED=true", "PLUGIN_AUTH_ADDRESS=http://id", "RESULTS_URL=s3://b?endpoint=http://s3",
+		"MULTI_TENANT_ENABLED=true", "MULTI_TENANT_URL=http://tenants", "MULTI_TENANT_SERVICE_API_KEY=k"), every)
 	var got config.Problems
 	errors.As(err, &got)
 	var variables []string
 	for _, p := range got {
 		variables = append(variables, p.Variable)
 	}
-	if diff := cmp.Diff([]string{"DATABASE_URL", "PLUGIN_AUTH_ADDRESS", "RESULTS_URL"}, variables); diff != "" {
+	if diff := cmp.Diff([]string{"DATABASE_URL", "MULTI_TENANT_URL", "PLUGIN_AUTH_ADDRESS", "RESULTS_URL"}, variables); diff != "" {
 		t.Error(diff)
 	}
 }

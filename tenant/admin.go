@@ -108,6 +108,61 @@ func (a Admin) Resume(ctx context.Context, tenantID string) (control.Tenant, err
 	return a.setStatus(ctx, tenantID, control.TenantActive)
 }
 
+// SetLimits replaces the tenant's limits.
+func (a Admin) SetLimits(ctx context.Context, tenantID string, l control.TenantLimits) (control.Tenant, error) {
+	id, ok := tenantid.Canonical(tenantID)
+	if !ok {
+		return control.Tenant{}, control.ErrNoTenant
+	}
+	return a.Control.SetTenantLimits(ctx, id, l)
+}
+
+// Delete makes the tenant unknown to every process. Its row and all data stay: Resume undoes it, Purge makes it final.
+func (a Admin) Delete(ctx context.Context, tenantID string) (control.Tenant, error) {
+	return a.setStatus(ctx, tenantID, control.TenantDeleted)
+}
+
+// ErrNotDeleted says that a tenant is to be purged that was not deleted before.
+var ErrNotDeleted = errors.New("tenant: it is not deleted")
+
+// Purge drops the data of a deleted tenant and takes it out of the registry: the database and role that Provision made, or
+// else our tables in the database that the operator named. Processes may still hold pools for up to 5 s after Delete.
+// A purge that failed half way can be repeated.
+func (a Admin) Purge(ctx context.Context, tenantID string) error {
+	id, ok := tenantid.Canonical(tenantID)
+	if !ok {
+		return control.ErrNoTenant
+	}
+	return a.Control.ExclusivelyFor(ctx, id, func(ctx context.Context) error {
+		t, err := a.Control.GetTenant(ctx, id)
+		if err != nil {
+			return err
+		}
+		if t.Status != control.TenantDeleted {
+			return ErrNotDeleted
+		}
+		if err := a.dropData(ctx, t); err != nil {
+			return err
+		}
+		return a.Control.RemoveTenant(ctx, id)
+	})
+}
+
+func (a Admin) dropData(ctx context.Context, t control.Tenant) error {
+	dsn, err := a.DSN(t)
+	if err != nil {
+		return err
+	}
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return ErrDSN
+	}
+	if own := DatabaseName(t.ID); cfg.ConnConfig.Database == own && cfg.ConnConfig.User == own {
+		return a.Deprovision(ctx, t.ID)
+	}
+	return migrateAt(ctx, dsn, func(ctx context.Context, db *sql.DB) error { return store.Purge(ctx, db, t.ID) })
+}
+
 func (a Admin) setStatus(ctx context.Context, tenantID string, s control.TenantStatus) (control.Tenant, error) {
 	id, ok := tenantid.Canonical(tenantID)
 	if !ok {

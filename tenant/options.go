@@ -26,10 +26,12 @@ type SingleTenant struct {
 
 // Options configure a Router. A zero member takes the default named beside it.
 type Options struct {
-	// Control and Keys: the registry, and what opens the DSNs in it. Exclusive with Single.
+	// Where tenants are known, one of the three: the control database, an external manager, or nowhere because there is
+	// only one. Keys opens the addresses in the first and keeps those of the second sealed in memory.
 	Control *control.DB
-	Keys    *secret.Keyring
+	Manager *Manager
 	Single  *SingleTenant
+	Keys    *secret.Keyring
 
 	MaxPools        int           // open pools aimed at; 100
 	HardCap         int           // open pools when all are in use; 2 × MaxPools
@@ -104,9 +106,9 @@ func set[T int | uint32 | time.Duration](member *T, value T) {
 
 func (o Options) validate() error {
 	switch {
-	case (o.Control == nil) == (o.Single == nil):
-		return errors.New("tenant router: give either the control database or a single tenant")
-	case o.Control != nil && o.Keys == nil:
+	case count(o.Control != nil, o.Manager != nil, o.Single != nil) != 1:
+		return errors.New("tenant router: give the control database, a tenant manager or a single tenant")
+	case o.Single == nil && o.Keys == nil:
 		return errors.New("tenant router: the registry needs a key ring")
 	case o.MaxPools < 1, o.MaxConns < 1, o.MaxConnsPerHost < 1:
 		return errors.New("tenant router: limits must be positive")
@@ -114,6 +116,16 @@ func (o Options) validate() error {
 		return errors.New("tenant router: the hard cap is below the cap")
 	}
 	return nil
+}
+
+func count(conditions ...bool) int {
+	n := 0
+	for _, c := range conditions {
+		if c {
+			n++
+		}
+	}
+	return n
 }
 
 // dialPlain dials what the operator configured, wherever that is.

@@ -63,7 +63,10 @@ func NewRouter(ctx context.Context, opts Options) (*Router, error) {
 }
 
 func registryOf(o *Options) (registry, error) {
-	if o.Single == nil {
+	switch {
+	case o.Manager != nil:
+		return newManagedRegistry(*o.Manager, o.Keys, *o)
+	case o.Control != nil:
 		return controlRegistry{db: o.Control, keys: o.Keys}, nil
 	}
 	id := o.Single.ID
@@ -231,6 +234,15 @@ func (r *Router) Info(ctx context.Context, tenantID string) (Info, error) {
 		ID: rec.ID, Name: rec.Name, Suspended: rec.servable() != nil, Revision: rec.Revision,
 		MaxRunningJobs: rec.MaxRunningJobs, RateLimit: rec.RateLimit,
 	}, nil
+}
+
+// Tenants returns the ids of the active tenants as the registry has them now.
+func (r *Router) Tenants(ctx context.Context) ([]string, error) {
+	ids, err := r.registry.list(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list tenants: %w", err)
+	}
+	return ids, nil
 }
 
 // Close refuses new leases, closes every pool as its last lease returns, and waits for that until ctx ends.

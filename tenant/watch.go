@@ -73,15 +73,15 @@ func (r *Router) refreshAll(ctx context.Context) {
 	r.stale.Store(false) // what comes up from here on is for the next time
 	before := r.resolver.announcements()
 	changed, gone, err := r.registry.changed(ask, r.resolver.revisions())
-	if err != nil {
-		r.stale.Store(true)
-		return
-	}
 	for _, t := range changed {
 		r.replace(t)
 	}
 	for _, id := range gone {
 		r.forget(id, before)
+	}
+	if err != nil {
+		r.stale.Store(true)
+		return
 	}
 	r.refreshed.Store(r.opts.Now().UnixNano())
 }

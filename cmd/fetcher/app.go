@@ -187,20 +187,12 @@ func (a *app) queryTracer() *otelpgx.Tracer {
 }
 
 func (a *app) openRouter(ctx context.Context) error {
-	t := a.cfg.Tenants
-	opts := tenant.Options{
-		MaxPools: t.MaxPools, HardCap: t.PoolHardCap, MaxConns: t.MaxOpenConns, MaxConnsPerHost: t.MaxConnsPerHost,
-		IdleTimeout: t.IdleTimeout.Duration(), CacheTTL: t.CacheTTL.Duration(), AutoMigrate: t.AutoMigrate,
-		Logger: a.log, Meter: a.tel.Meter("tenant"), QueryTracer: a.queryTracer(),
+	if err := checkRegistry(ctx, a.cfg, tenant.Admin{Control: a.control, Keys: a.keys}); err != nil {
+		return err
 	}
-	if t.Multi {
-		if err := checkRegistry(ctx, a.cfg, tenant.Admin{Control: a.control, Keys: a.keys}); err != nil {
-			return err
-		}
-		opts.Control, opts.Keys = a.control, a.keys
-	} else {
-		opts.Single = &tenant.SingleTenant{ID: singleTenant, DSN: a.singleDSN()}
-	}
+	opts := routerOptions(a.cfg, a.control, a.keys)
+	opts.AutoMigrate, opts.LabelLimit = a.cfg.Tenants.AutoMigrate, a.cfg.Telemetry.TenantLabels
+	opts.Logger, opts.Meter, opts.QueryTracer = a.log, a.tel.Meter("tenant"), a.queryTracer()
 	router, err := tenant.NewRouter(ctx, opts)
 	if err != nil {
 		return fmt.Errorf("starting the tenant router: %w", err)
@@ -210,11 +202,30 @@ func (a *app) openRouter(ctx context.Context) error {
 	return nil
 }
 
-func (a *app) singleDSN() string {
-	if a.cfg.Database.TenantURL.IsSet() {
-		return a.cfg.Database.TenantURL.Reveal()
+// routerOptions says where tenants are known, and the bounds of their pools.
+func routerOptions(cfg *config.Config, db *control.DB, keys *secret.Keyring) tenant.Options {
+	t := cfg.Tenants
+	opts := tenant.Options{
+		Keys: keys, MaxPools: t.MaxPools, HardCap: t.PoolHardCap, MaxConns: t.MaxOpenConns, MaxConnsPerHost: t.MaxConnsPerHost,
+		IdleTimeout: t.IdleTimeout.Duration(), CacheTTL: t.CacheTTL.Duration(),
 	}
-	return a.cfg.Database.URL.Reveal()
+	switch {
+	case t.ManagerURL != "":
+		manager := managerOf(cfg)
+		opts.Manager = &manager
+	case t.Multi:
+		opts.Control = db
+	default:
+		opts.Single = &tenant.SingleTenant{ID: singleTenant, DSN: singleDSN(cfg)}
+	}
+	return opts
+}
+
+func singleDSN(cfg *config.Config) string {
+	if cfg.Database.TenantURL.IsSet() {
+		return cfg.Database.TenantURL.Reveal()
+	}
+	return cfg.Database.URL.Reveal()
 }
 
 func (a *app) openSources(context.Context) error {

@@ -48,35 +48,42 @@ func newMigrate() *cobra.Command {
 	return cmd
 }
 
-// migrationTargets is the address of every tenant's database, by tenant.
-func migrationTargets(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) (map[string]string, error) {
+// migrationTarget is one tenant's database. One without an address can't be migrated, and says why.
+type migrationTarget struct {
+	id, dsn string
+	err     error
+}
+
+// migrationTargets is every tenant's database.
+func migrationTargets(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) ([]migrationTarget, error) {
 	if !cfg.Tenants.Multi {
-		a := &app{cfg: cfg}
-		return map[string]string{singleTenant: a.singleDSN()}, nil
+		return []migrationTarget{{id: singleTenant, dsn: singleDSN(cfg)}}, nil
 	}
-	keys, err := newKeyring(cfg)
+	tenants, err := directoryOf(cfg, pool)
 	if err != nil {
 		return nil, err
 	}
-	admin := tenant.Admin{Control: control.New(pool), Keys: keys}
-	all, err := admin.List(ctx)
+	all, err := tenants.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing tenants: %w", err)
 	}
-	targets := map[string]string{}
+	return targetsOf(tenants, all), nil
+}
+
+func targetsOf(tenants directory, all []control.Tenant) []migrationTarget {
+	var targets []migrationTarget
 	for _, t := range all {
 		if t.Status == control.TenantDeleted {
 			continue
 		}
-		if targets[t.ID], err = admin.DSN(t); err != nil {
-			return nil, fmt.Errorf("opening the address of tenant %s: %w", t.ID, err)
-		}
+		dsn, err := tenants.DSN(t)
+		targets = append(targets, migrationTarget{t.ID, dsn, err})
 	}
-	return targets, nil
+	return targets
 }
 
 // migrateAll migrates every target and fails with the names of those that could not be.
-func migrateAll(ctx context.Context, out io.Writer, targets map[string]string, parallel int) error {
+func migrateAll(ctx context.Context, out io.Writer, targets []migrationTarget, parallel int) error {
 	var (
 		mu     sync.Mutex
 		done   int
@@ -84,20 +91,18 @@ func migrateAll(ctx context.Context, out io.Writer, targets map[string]string, p
 		group  errgroup.Group
 	)
 	group.SetLimit(max(parallel, 1))
-	for id, dsn := range targets {
+	for _, target := range targets {
 		group.Go(func() error {
-			limited, cancel := context.WithTimeout(ctx, migrateLimit)
-			defer cancel()
-			err := tenant.Migrate(limited, id, dsn)
+			err := target.migrate(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			done++
 			outcome := "up to date"
 			if err != nil {
 				outcome = "FAILED: " + err.Error()
-				failed = append(failed, id)
+				failed = append(failed, target.id)
 			}
-			fmt.Fprintf(out, "[%d/%d] tenant %s: %s\n", done, len(targets), id, outcome)
+			fmt.Fprintf(out, "[%d/%d] tenant %s: %s\n", done, len(targets), target.id, outcome)
 			return nil
 		})
 	}
@@ -107,4 +112,13 @@ func migrateAll(ctx context.Context, out io.Writer, targets map[string]string, p
 		return fmt.Errorf("%d of %d tenants failed: %s", len(failed), len(targets), strings.Join(failed, ", "))
 	}
 	return nil
+}
+
+func (t migrationTarget) migrate(ctx context.Context) error {
+	if t.err != nil {
+		return t.err
+	}
+	limited, cancel := context.WithTimeout(ctx, migrateLimit)
+	defer cancel()
+	return tenant.Migrate(limited, t.id, t.dsn)
 }

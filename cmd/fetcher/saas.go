@@ -24,7 +24,7 @@ func checkTenantDSN(cfg *config.Config, dsn string) error {
 
 // checkRegistry refuses to start while a tenant in the registry has an address that the deployment mode does not allow.
 func checkRegistry(ctx context.Context, cfg *config.Config, admin tenant.Admin) error {
-	if cfg.Server.DeploymentMode != config.ModeSaaS || !cfg.Tenants.Multi {
+	if cfg.Server.DeploymentMode != config.ModeSaaS || !cfg.Tenants.Multi || cfg.Tenants.ManagerURL != "" {
 		return nil
 	}
 	all, err := admin.List(ctx)

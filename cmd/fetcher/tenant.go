@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"text/tabwriter"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/fetcherhq/fetcher/config"
@@ -20,11 +20,11 @@ import (
 
 func newTenant() *cobra.Command {
 	var output string
-	cmd := group("tenant", "Manage the tenant registry", newTenantCreate(&output), newTenantList(&output),
-		newTenantChange("show", "Show one tenant", &output, plain(tenant.Admin.Get)),
+	cmd := group("tenant", "Manage the tenant registry", newTenantCreate(&output), newTenantList(&output), newTenantShow(&output),
 		newTenantChange("suspend", "Refuse every request of a tenant until it is resumed", &output, plain(tenant.Admin.Suspend)),
 		newTenantChange("resume", "Undo suspend", &output, plain(tenant.Admin.Resume)),
-		newTenantSetDSN(&output),
+		newTenantSetDSN(&output), newTenantSetLimits(&output), newTenantMigrate(&output), newTenantCheck(&output),
+		newTenantDelete(&output),
 	)
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if output != "table" && output != "json" {
@@ -33,14 +33,14 @@ func newTenant() *cobra.Command {
 		return nil
 	}
 	cmd.PersistentFlags().StringVar(&output, "output", "table", "table or json")
-	// No command asks yet: none destroys anything. Scripts that say yes to all of them work already.
-	cmd.PersistentFlags().Bool("yes", false, "never ask for confirmation")
+	cmd.PersistentFlags().Bool(flagYes, false, "never ask for confirmation")
 	return cmd
 }
 
 func newTenantCreate(output *string) *cobra.Command {
 	var (
 		n         tenant.NewTenant
+		limits    control.TenantLimits
 		provision bool
 	)
 	cmd := &cobra.Command{
@@ -49,7 +49,10 @@ func newTenantCreate(output *string) *cobra.Command {
 			if (n.DSN == "") != provision {
 				return usageError{errors.New("give either --dsn or --provision")}
 			}
-			n.ID = args[0]
+			if err := checkLimits(limits); err != nil {
+				return err
+			}
+			n.ID, n.MaxConns, n.MaxRunningJobs, n.RateLimit = args[0], limits.MaxConns, limits.MaxRunningJobs, limits.RateLimit
 			return withAdmin(cmd.Context(), func(ctx context.Context, cfg *config.Config, admin tenant.Admin) error {
 				if err := checkTenantDSN(cfg, n.DSN); err != nil && !provision {
 					return err
@@ -65,20 +68,48 @@ func newTenantCreate(output *string) *cobra.Command {
 	cmd.Flags().StringVar(&n.Name, "name", "", "name (default the id)")
 	cmd.Flags().StringVar(&n.DSN, "dsn", "", "URL of an existing database")
 	cmd.Flags().BoolVar(&provision, "provision", false, "create a role and a database on the control server")
-	cmd.Flags().IntVar(&n.MaxConns, "max-conns", 0, "connections to its database per process (default TENANT_MAX_OPEN_CONNS)")
+	addLimits(cmd, &limits)
 	return cmd
+}
+
+func addLimits(cmd *cobra.Command, l *control.TenantLimits) {
+	cmd.Flags().IntVar(&l.MaxConns, "max-conns", 0, "connections to its database per process (0: TENANT_MAX_OPEN_CONNS)")
+	cmd.Flags().IntVar(&l.MaxRunningJobs, "max-running-jobs", 0, "jobs that run at once over all workers (0: TENANT_MAX_RUNNING_JOBS)")
+	cmd.Flags().Float64Var(&l.RateLimit, "rate-limit", 0, "requests per second to one process (0: TENANT_RATE_LIMIT)")
+}
+
+func checkLimits(l control.TenantLimits) error {
+	if l.MaxConns < 0 || l.MaxRunningJobs < 0 || !(l.RateLimit >= 0) || math.IsInf(l.RateLimit, 1) {
+		return usageError{errors.New("limits must be 0 or positive")}
+	}
+	return nil
 }
 
 func newTenantList(output *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List every tenant", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withAdmin(cmd.Context(), func(ctx context.Context, _ *config.Config, admin tenant.Admin) error {
-				all, err := admin.List(ctx)
+			return withDirectory(cmd.Context(), func(ctx context.Context, _ *config.Config, tenants directory) error {
+				all, err := tenants.List(ctx)
 				if err != nil {
 					return fmt.Errorf("listing tenants: %w", err)
 				}
 				return printTenants(cmd.OutOrStdout(), *output, all...)
+			})
+		},
+	}
+}
+
+func newTenantShow(output *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show one tenant", Args: oneArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDirectory(cmd.Context(), func(ctx context.Context, _ *config.Config, tenants directory) error {
+				found, err := tenants.Get(ctx, args[0])
+				if err != nil {
+					return fmt.Errorf("show of tenant %s: %w", args[0], err)
+				}
+				return printTenants(cmd.OutOrStdout(), *output, found)
 			})
 		},
 	}
@@ -125,25 +156,17 @@ func newTenantSetDSN(output *string) *cobra.Command {
 	return cmd
 }
 
-// withAdmin runs f with the registry of DATABASE_URL.
-func withAdmin(ctx context.Context, f func(context.Context, *config.Config, tenant.Admin) error) error {
-	cfg, err := loadConfig(config.RoleAdmin)
-	if err != nil {
-		return err
-	}
-	keys, err := newKeyring(cfg)
-	if err != nil {
-		return err
-	}
-	pool, err := pgxpool.New(ctx, cfg.Database.URL.Reveal())
-	if err != nil {
-		return errDatabaseURL
-	}
-	defer pool.Close()
-	if err := migrateControl(ctx, pool, cfg.Tenants.AutoMigrate); err != nil {
-		return err
-	}
-	return f(ctx, cfg, tenant.Admin{Control: control.New(pool), Keys: keys})
+func newTenantSetLimits(output *string) *cobra.Command {
+	var limits control.TenantLimits
+	cmd := newTenantChange("set-limits", "Replace a tenant's limits; one that is not given becomes the default", output,
+		func(ctx context.Context, _ *config.Config, admin tenant.Admin, id string) (control.Tenant, error) {
+			if err := checkLimits(limits); err != nil {
+				return control.Tenant{}, err
+			}
+			return admin.SetLimits(ctx, id, limits)
+		})
+	addLimits(cmd, &limits)
+	return cmd
 }
 
 // tenantView is a tenant as the commands print it: never its address.
@@ -153,16 +176,19 @@ type tenantView struct {
 	Status    string    `json:"status"`
 	OrgID     string    `json:"orgId"`
 	MaxConns  int       `json:"maxConns"`
+	MaxJobs   int       `json:"maxRunningJobs"`
+	RateLimit float64   `json:"rateLimit"`
 	Revision  int64     `json:"revision"`
-	CreatedAt time.Time `json:"createdAt"`
-	UpdatedAt time.Time `json:"updatedAt"`
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+	UpdatedAt time.Time `json:"updatedAt,omitzero"`
 }
 
 func printTenants(w io.Writer, output string, tenants ...control.Tenant) error {
 	views := make([]tenantView, len(tenants))
 	for i, t := range tenants {
 		views[i] = tenantView{
-			t.ID, t.Name, string(t.Status), tenant.OrgID(t.ID).String(), t.MaxConns, t.Revision, t.CreatedAt.UTC(), t.UpdatedAt.UTC(),
+			t.ID, t.Name, string(t.Status), tenant.OrgID(t.ID).String(),
+			t.MaxConns, t.MaxRunningJobs, t.RateLimit, t.Revision, t.CreatedAt.UTC(), t.UpdatedAt.UTC(),
 		}
 	}
 	if output == "json" {
@@ -171,13 +197,17 @@ func printTenants(w io.Writer, output string, tenants ...control.Tenant) error {
 		return enc.Encode(views)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tNAME\tSTATUS\tORG ID\tMAX CONNS\tREVISION\tUPDATED")
+	fmt.Fprintln(table, "ID\tNAME\tSTATUS\tORG ID\tMAX CONNS\tMAX JOBS\tRATE\tREVISION\tUPDATED")
 	for _, v := range views {
-		conns := "default"
-		if v.MaxConns > 0 {
-			conns = strconv.Itoa(v.MaxConns)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", v.ID, v.Name, v.Status, v.OrgID, conns, v.Revision, v.UpdatedAt.Format(time.RFC3339))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", v.ID, v.Name, v.Status, v.OrgID,
+			limit(float64(v.MaxConns)), limit(float64(v.MaxJobs)), limit(v.RateLimit), v.Revision, v.UpdatedAt.Format(time.RFC3339))
 	}
 	return table.Flush()
+}
+
+func limit(n float64) string {
+	if n == 0 {
+		return "default"
+	}
+	return strconv.FormatFloat(n, 'g', -1, 64)
 }

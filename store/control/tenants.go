@@ -115,6 +115,33 @@ func (d *DB) SetTenantDSN(ctx context.Context, id string, sealed []byte) (Tenant
 	return t, wrapTenant("set tenant dsn", err)
 }
 
+// TenantLimits are the limits of a tenant; 0 is the deployment's default.
+type TenantLimits struct {
+	MaxConns       int     // open connections to its database, per process
+	MaxRunningJobs int     // over all workers
+	RateLimit      float64 // requests per second to one process
+}
+
+// SetTenantLimits replaces the limits and returns the tenant as it stands then, or ErrNoTenant.
+func (d *DB) SetTenantLimits(ctx context.Context, id string, l TenantLimits) (Tenant, error) {
+	t, err := d.oneTenant(ctx, `
+		UPDATE tenants SET max_conns = $2, max_running_jobs = $3, rate_limit = $4 WHERE id = $1 RETURNING `+tenantColumns,
+		id, l.MaxConns, l.MaxRunningJobs, l.RateLimit)
+	return t, wrapTenant("set tenant limits", err)
+}
+
+// RemoveTenant takes the tenant's row out of the registry. ErrNoTenant: there is none that is marked deleted.
+func (d *DB) RemoveTenant(ctx context.Context, id string) error {
+	tag, err := d.pool.Exec(ctx, `DELETE FROM tenants WHERE id = $1 AND status = 'deleted'`, id)
+	if err != nil {
+		return pgerr.Wrap("remove tenant", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return ErrNoTenant
+	}
+	return nil
+}
+
 // ExclusivelyFor runs fn while no other call for the same tenant runs its own, in whatever process. It keeps one
 // connection of the pool meanwhile, so the pool must allow another for fn.
 func (d *DB) ExclusivelyFor(ctx context.Context, id string, fn func(context.Context) error) error {

@@ -4,3 +4,6 @@ CREATE TABLE database_owner (
     only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     tenant_id text NOT NULL
 );
+
+-- +goose Down
+DROP TABLE database_owner;

@@ -59,6 +59,19 @@ func (s Set) Up(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
+// Down takes everything back, the version table included. The caller holds the lock.
+func (s Set) Down(ctx context.Context, db *sql.DB) error {
+	provider, err := s.provider(db)
+	if err != nil {
+		return err
+	}
+	if _, err := provider.DownTo(ctx, 0); err != nil {
+		return pgerr.Wrap("take migrations back", err)
+	}
+	_, err = db.ExecContext(ctx, "DROP TABLE "+s.Table)
+	return pgerr.Wrap("drop version table", err)
+}
+
 // Version returns the version db is at, 0 for an empty one, with a single query.
 func (s Set) Version(ctx context.Context, db *sql.DB) (int64, error) {
 	var current sql.NullInt64

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fetcherhq/fetcher/config"
+	"github.com/fetcherhq/fetcher/results"
+	"github.com/fetcherhq/fetcher/store/control"
+	"github.com/fetcherhq/fetcher/tenant"
+)
+
+// propagation is how long a running process may take to learn of a change, and a little more.
+const propagation = 6 * time.Second
+
+func newTenantDelete(output *string) *cobra.Command {
+	var purge bool
+	cmd := &cobra.Command{
+		Use: "delete ID", Short: "Make a tenant unknown; with --purge also drop its data", Args: oneArg,
+		Long: "Marks the tenant as deleted: every process answers as if it had never been, and nothing is lost, resume brings it back.\n" +
+			"With --purge its stored objects are removed too, its database is dropped if --provision made it, and cleared of our\n" +
+			"tables otherwise, and the id is free again. That can't be undone; a purge that failed half way can be repeated.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := args[0]
+			return withAdmin(cmd.Context(), func(ctx context.Context, cfg *config.Config, admin tenant.Admin) error {
+				if err := confirmDelete(cmd, id, purge); err != nil {
+					return err
+				}
+				deleted, err := admin.Delete(ctx, id)
+				if err != nil {
+					return fmt.Errorf("delete of tenant %s: %w", id, err)
+				}
+				if !purge {
+					return printTenants(cmd.OutOrStdout(), *output, deleted)
+				}
+				if err := purgeTenant(ctx, cmd.ErrOrStderr(), cfg, admin, deleted); err != nil {
+					return fmt.Errorf("purge of tenant %s: %w", id, err)
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "tenant %s is purged\n", deleted.ID)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&purge, "purge", false, "drop its objects and its database")
+	return cmd
+}
+
+const flagYes = "yes"
+
+// confirmDelete has the operator type the tenant's id, unless --yes says it was thought about.
+func confirmDelete(cmd *cobra.Command, id string, purge bool) error {
+	if yes, err := cmd.Flags().GetBool(flagYes); err != nil || yes {
+		return err
+	}
+	what := "deletes tenant " + id
+	if purge {
+		what += " and ALL ITS DATA, for good"
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "This %s. Type the tenant's id to go on: ", what)
+	typed, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading the confirmation: %w", err)
+	}
+	if strings.TrimSpace(typed) != id {
+		return usageError{errors.New("not confirmed; nothing was changed (--" + flagYes + " confirms)")}
+	}
+	return nil
+}
+
+// purgeTenant waits until no process serves the tenant any more, then removes objects first: they can't be found without
+// the registry's row.
+func purgeTenant(ctx context.Context, progress io.Writer, cfg *config.Config, admin tenant.Admin, t control.Tenant) error {
+	fmt.Fprintf(progress, "waiting %s for running processes to let go of tenant %s\n", propagation, t.ID)
+	select {
+	case <-time.After(propagation):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !cfg.Results.URL.IsSet() {
+		return usageError{errors.New("RESULTS_URL is required: it says where the tenant's objects are")}
+	}
+	objects, err := results.Open(ctx, cfg.Results.URL.Reveal(), admin.Keys, results.Options{KeyPrefix: cfg.Results.KeyPrefix})
+	if err != nil {
+		return fmt.Errorf("opening RESULTS_URL: %w", err)
+	}
+	removed, err := objects.DeletePrefix(ctx, objects.Key(t.ID)+"/")
+	if err = errors.Join(err, objects.Close()); err != nil {
+		return fmt.Errorf("removing objects: %w", err)
+	}
+	fmt.Fprintf(progress, "%d objects removed\n", removed)
+	return admin.Purge(ctx, t.ID)
+}
