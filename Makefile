@@ -6,7 +6,7 @@ LDFLAGS := -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 SCALAR  := @scalar/api-reference@1.76.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run dev demo test test-short lint fmt fuzz bench assets docs chart-test
+.PHONY: help build run dev demo test test-short lint fmt fuzz bench load assets docs chart-test
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ fuzz: ## fuzz what parses callers' input, FUZZTIME (60s) for each target
 
 bench: postgres ## measure side by side with the references
 	go test $(TAGS) -run "^$$" -bench . -benchtime 1x -timeout 60m ./bench
+
+load: postgres servers ## the tests that grow with load, at full size: minutes, and some GB of disk
+	FETCHER_LOAD=1 go test $(TAGS) -timeout 90m -v -run 'ConstantEviction|MigrateMany|Isolation' ./tenant ./e2e
 
 docs: ## write the generated parts of the README
 	go run $(TAGS) ./cmd/fetcher config docs --into README.md

@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -42,20 +39,7 @@ func launch(t *testing.T, role string, env ...string) string {
 			t.Error(err)
 		}
 	})
-	for deadline := time.Now().Add(blackbox.StartTimeout); time.Now().Before(deadline); {
-		for line := range strings.Lines(p.Output.String()) {
-			var entry struct {
-				Msg     string `json:"msg"`
-				Address string `json:"address"`
-			}
-			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "started" {
-				return "http://" + entry.Address
-			}
-		}
-		<-time.After(20 * time.Millisecond)
-	}
-	t.Fatalf("fetcher %s did not start:\n%s", role, p.Output)
-	return ""
+	return started(t, p)
 }
 
 func TestPlantedConnectionFollowsTheServer(t *testing.T) {

@@ -397,4 +397,3 @@ func parseMetrics(text string) map[string]float64 {
 	}
 	return all
 }
-

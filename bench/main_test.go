@@ -1,0 +1,9 @@
+package bench
+
+import (
+	"testing"
+
+	"github.com/fetcherhq/fetcher/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
