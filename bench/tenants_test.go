@@ -41,7 +41,7 @@ func newFleet(b *testing.B) *fleet {
 	admin := tenant.Admin{Control: f.db, Keys: keys}
 	for i := range 4 {
 		id := fmt.Sprintf("real%d", i)
-		_, err := admin.Create(b.Context(), tenant.NewTenant{ID: id, DSN: testkit.Postgres(b).NewDatabase(b)})
+		_, err = admin.Create(b.Context(), tenant.NewTenant{ID: id, DSN: testkit.Postgres(b).NewDatabase(b)})
 		check(b, err)
 		f.real = append(f.real, id)
 	}
@@ -144,7 +144,7 @@ func swallow(l net.Listener) {
 		if err != nil {
 			return
 		}
-		defer conn.Close() //nolint:revive // all of them at the end is what is wanted
+		defer conn.Close()
 	}
 }
 

@@ -21,12 +21,13 @@ import (
 // probed is the part of a readiness answer that says what is wrong.
 type probed struct {
 	code   int
-	Status string
-	Checks map[string]struct{ Status, Reason string }
+	Checks map[string]struct {
+		Status string `json:"status"`
+	} `json:"checks"`
 }
 
 func probe(base, path string) (probed, error) {
-	answer, err := http.Get(base + path) //nolint:noctx // a probe has no more
+	answer, err := http.Get(base + path)
 	if err != nil {
 		return probed{}, err
 	}
@@ -59,8 +60,8 @@ func TestReadinessUnderProbes(t *testing.T) {
 		"PLUGIN_AUTH_ENABLED": "true", "PLUGIN_AUTH_ADDRESS": issuer.URL(), "SERVER_ADDRESS": "127.0.0.1:0", "READYZ_DRAIN_DELAY_SEC": "0",
 	}
 	for _, line := range d.Env(t) {
-		if strings.HasPrefix(line, "APP_ENC_KEY=") {
-			env["APP_ENC_KEY"] = strings.TrimPrefix(line, "APP_ENC_KEY=")
+		if key, ok := strings.CutPrefix(line, "APP_ENC_KEY="); ok {
+			env["APP_ENC_KEY"] = key
 		}
 	}
 	var list []string
@@ -157,7 +158,10 @@ func storm(t *testing.T, base string, perSecond int) (stop func()) {
 // startedAddress is the address in the log line of a process that is up, if there is one yet.
 func startedAddress(log string) string {
 	for line := range strings.Lines(log) {
-		var entry struct{ Msg, Address string }
+		var entry struct {
+			Msg     string `json:"msg"`
+			Address string `json:"address"`
+		}
 		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "started" {
 			return entry.Address
 		}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/fetcherhq/fetcher/testkit/blackbox"
 )
 
 // isolated is one tenant of the isolation suite. Everything about it carries its id, and what it asks for is worded like
@@ -40,9 +42,9 @@ var errRefused = errors.New("refused")
 func (i *isolated) do(ctx context.Context, method, path string, body any, headers ...string) (status int, content []byte, err error) {
 	var sent io.Reader
 	if body != nil {
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			return 0, nil, err
+		encoded, bad := json.Marshal(body)
+		if bad != nil {
+			return 0, nil, bad
 		}
 		sent = bytes.NewReader(encoded)
 	}
@@ -62,7 +64,7 @@ func (i *isolated) do(ctx context.Context, method, path string, body any, header
 	if content, err = io.ReadAll(answer.Body); err != nil {
 		return 0, nil, fmt.Errorf("%s %s: reading the answer: %w", method, path, err)
 	}
-	var p struct{ Code string }
+	var p blackbox.Problem
 	if answer.StatusCode >= 400 {
 		if err := json.Unmarshal(content, &p); err != nil {
 			return 0, nil, fmt.Errorf("%s %s: %d %s", method, path, answer.StatusCode, content)

@@ -144,7 +144,7 @@ func (w *isolationWorld) rotate(ctx context.Context, id string) error {
 	}
 	password := fmt.Sprintf("rotated%d", rand.Int64())
 	role := pgx.Identifier{address.User.Username()}.Sanitize()
-	if _, err := w.admin.Control.Pool().Exec(ctx, "ALTER ROLE "+role+" PASSWORD '"+password+"'"); err != nil {
+	if _, err = w.admin.Control.Pool().Exec(ctx, "ALTER ROLE "+role+" PASSWORD '"+password+"'"); err != nil {
 		return err
 	}
 	address.User = url.UserPassword(address.User.Username(), password)

@@ -65,8 +65,7 @@ func TestTenantFromCreationToPurge(t *testing.T) {
 	path := "/v1/management/connections/" + id
 	client.Expect(t, http.StatusOK, http.MethodGet, path, nil)
 
-	var checked []struct{ ID, State string }
-	checked = rows[struct{ ID, State string }](t, run("check", "purged", "--output", "json"))
+	checked := rows[struct{ ID, State string }](t, run("check", "purged", "--output", "json"))
 	if diff := cmp.Diff([]struct{ ID, State string }{{"purged", "ready"}}, checked); diff != "" {
 		t.Errorf("check (-want +got):\n%s", diff)
 	}

@@ -78,15 +78,15 @@ func (m *managedRegistry) get(ctx context.Context, id string) (control.Tenant, e
 // revise is the revision of what was answered: the former one if nothing differs, else one above all before it, also
 // above those of tenants that were forgotten meanwhile.
 func (m *managedRegistry) revise(t control.Tenant, dsn string, asked time.Time) int64 {
-	print := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %q", t.Name, t.Status, t.MaxConns, dsn))
+	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %q", t.Name, t.Status, t.MaxConns, dsn))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, ok := m.seen.Get(t.ID)
 	revision := old.revision
-	if !ok || old.print != print {
+	if !ok || old.print != digest {
 		revision = max(m.now().UnixNano(), old.revision+1)
 	}
-	m.seen.Add(t.ID, sighting{print, revision, asked})
+	m.seen.Add(t.ID, sighting{digest, revision, asked})
 	return revision
 }
 

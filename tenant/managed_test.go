@@ -55,7 +55,7 @@ func (m *managerServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				rows = append(rows, map[string]string{"id": id, "name": "N " + id})
 			}
 		}
-		_ = json.NewEncoder(w).Encode(rows)
+		respond(w, rows)
 		return
 	}
 	id, ok := strings.CutPrefix(r.URL.Path, "/base/v1/tenants/")
@@ -67,7 +67,13 @@ func (m *managerServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case settings == nil:
 		w.WriteHeader(http.StatusForbidden)
 	default:
-		_ = json.NewEncoder(w).Encode(settings)
+		respond(w, settings)
+	}
+}
+
+func respond(w http.ResponseWriter, body any) {
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		panic(err) // fails the request, and with it the test
 	}
 }
 
@@ -232,12 +238,13 @@ func TestManagerRevisions(t *testing.T) {
 		t.Errorf("the same answer is revision %d after %d, %v", again.Revision, first.Revision, err)
 	}
 	known := map[string]int64{"a": first.Revision}
-	if changed, gone, err := reg.changed(t.Context(), known); len(changed)+len(gone) != 0 || err != nil {
+	changed, gone, err := reg.changed(t.Context(), known)
+	if len(changed)+len(gone) != 0 || err != nil {
 		t.Errorf("asked a moment ago: %v, %v, %v", changed, gone, err)
 	}
 	m.set("a", at("postgres://u:other@[::1]:5433/d?sslmode=require"))
 	now = now.Add(time.Minute)
-	changed, gone, err := reg.changed(t.Context(), known)
+	changed, gone, err = reg.changed(t.Context(), known)
 	if len(changed) != 1 || changed[0].Revision <= first.Revision || len(gone) != 0 || err != nil {
 		t.Errorf("after a change: %v, %v, %v", changed, gone, err)
 	}

@@ -30,6 +30,9 @@ type Manager struct {
 	Client  *http.Client
 }
 
+// product is our name, at servers and at a tenant manager.
+const product = "fetcher"
+
 const (
 	managerAnswer   = 1 << 20 // bytes of an answer about one tenant, at most
 	managerList     = 64 << 20
@@ -54,10 +57,10 @@ type managerClient struct {
 
 func newManagerClient(m Manager) *managerClient {
 	if m.Service == "" {
-		m.Service = "fetcher"
+		m.Service = product
 	}
 	if m.Module == "" {
-		m.Module = "fetcher"
+		m.Module = product
 	}
 	if m.Client == nil {
 		// Redirects would carry the key elsewhere.

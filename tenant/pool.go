@@ -92,7 +92,7 @@ func tune(c *pgx.ConnConfig, tracer pgx.QueryTracer) {
 	c.Tracer = tracer
 	c.ConnectTimeout = connectTimeout / time.Duration(hosts(c))
 	if c.RuntimeParams["application_name"] == "" {
-		c.RuntimeParams["application_name"] = "fetcher"
+		c.RuntimeParams["application_name"] = product
 	}
 }
 

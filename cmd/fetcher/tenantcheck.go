@@ -143,7 +143,7 @@ func unready(views []checkView) error {
 }
 
 func printChecks(w io.Writer, output string, views []checkView) error {
-	if output == "json" {
+	if output == outputJSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		return enc.Encode(views)

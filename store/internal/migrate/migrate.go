@@ -65,7 +65,7 @@ func (s Set) Down(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	if _, err := provider.DownTo(ctx, 0); err != nil {
+	if _, err = provider.DownTo(ctx, 0); err != nil {
 		return pgerr.Wrap("take migrations back", err)
 	}
 	_, err = db.ExecContext(ctx, "DROP TABLE "+s.Table)
