@@ -19,6 +19,8 @@ var errLeaseLost = errors.New("jobs: the lease is lost")
 type held struct {
 	ctx  context.Context // ends when the lease is lost, with errLeaseLost, or the worker stops
 	drop func()          // stops renewing and gives the lease back
+
+	ended bool // the job has: its event is to be sent
 }
 
 // take takes the job's lease and keeps it. Nil without an error: somebody else has it.
@@ -37,7 +39,8 @@ func (w *Worker) take(ctx context.Context, entry *river.Job[entryArgs]) (*held, 
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { w.keep(keeping, token, asked.Add(w.opts.LeaseTTL), func() { lose(errLeaseLost) }) })
-	return &held{ctx: run, drop: func() {
+	h := &held{ctx: run}
+	h.drop = func() {
 		stop()
 		wg.Wait()
 		lost := errors.Is(context.Cause(run), errLeaseLost)
@@ -47,8 +50,13 @@ func (w *Worker) take(ctx context.Context, entry *river.Job[entryArgs]) (*held, 
 		}
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(w.opts.Heartbeat, controlTimeout))
 		defer cancel()
-		_ = w.opts.Leases.DropLease(last, token) // it expires otherwise
-	}}, nil
+		give := w.opts.Leases.DropLease
+		if h.ended {
+			give = w.opts.Leases.EndLease
+		}
+		_ = give(last, token) // it expires otherwise, and the sweeper notes the event
+	}
+	return h, nil
 }
 
 // keep renews the lease until ctx ends, and calls lose when that fails for good. expires is when the lease does at

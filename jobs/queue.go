@@ -17,6 +17,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/store/control"
 )
 
 // PriorityNormal is the priority of entries. A worker takes those of smaller ones first.
@@ -48,7 +49,10 @@ type entryArgs struct {
 func (entryArgs) Kind() string { return "extract" }
 
 // Queue writes entries. It is safe for concurrent use.
-type Queue struct{ client *river.Client[pgx.Tx] }
+type Queue struct {
+	client  *river.Client[pgx.Tx]
+	control *control.DB
+}
 
 // NewQueue returns the queue in the control database behind pool.
 func NewQueue(pool *pgxpool.Pool, logger *slog.Logger) (*Queue, error) {
@@ -56,7 +60,7 @@ func NewQueue(pool *pgxpool.Pool, logger *slog.Logger) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
-	return &Queue{client: client}, nil
+	return &Queue{client: client, control: control.New(pool)}, nil
 }
 
 // Enqueue writes the entry of a job, with the trace of ctx. It commits on its own. When the queue does not answer within
@@ -73,6 +77,14 @@ func (q *Queue) Enqueue(ctx context.Context, tenantID string, job uuid.UUID, pri
 		return problem.Wrap(store.Cause("enqueue job", err), problem.Unavailable, "the queue is unavailable").After(retryAfter)
 	}
 	return nil
+}
+
+// ended tells that a job ended without a worker. The event is sent sooner for it: the job's entry is still there, and
+// whoever finds the job ended tells as well.
+func (q *Queue) ended(ctx context.Context, tenantID string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), controlTimeout)
+	defer cancel()
+	_ = q.control.MarkEvents(ctx, tenantID)
 }
 
 // retryAfter is what a caller is told when the queue can't be used at the moment.

@@ -124,6 +124,10 @@ func (s *Sweeper) takeLease(ctx context.Context, tx pgx.Tx, l control.Lease) (bo
 	if err != nil || !gone {
 		return false, err
 	}
+	// Its holder may have ended the job and died before it could say so.
+	if err = s.opts.Control.MarkEventsIn(ctx, tx, l.TenantID); err != nil {
+		return false, err
+	}
 	if err = s.opts.Control.DiscardEntry(ctx, tx, l.QueueID); errors.Is(err, control.ErrEntryNotRunning) {
 		return true, nil
 	}

@@ -29,9 +29,8 @@ func later(d time.Duration) disposition { return disposition{again: true, after:
 
 // Delays before an entry is looked at again although nothing is wrong with its job.
 const (
-	rowDelay         = time.Second      // its row is not there yet
-	unavailableDelay = 2 * time.Second  // a database of ours can't be used
-	suspendedDelay   = 30 * time.Second // the tenant is suspended
+	rowDelay         = time.Second     // its row is not there yet
+	unavailableDelay = 2 * time.Second // a database of ours can't be used
 )
 
 // work handles one queue entry.
@@ -66,14 +65,15 @@ func (w *Worker) handle(ctx context.Context, entry *river.Job[entryArgs], log *s
 	defer release()
 	r := &run{Worker: w, tenant: entry.Args.TenantID, id: entry.Args.JobID, held: held, last: last, log: log}
 	d, err := r.claimAndRun(held.ctx)
+	if problem.CodeOf(err) == problem.TenantSuspended {
+		d, err = r.refuse(held.ctx)
+	}
 	if err == nil {
+		held.ended = !d.again
 		return d, nil
 	}
 	if unseen(err) {
 		return w.unseen(entry, err)
-	}
-	if problem.CodeOf(err) == problem.TenantSuspended {
-		return later(suspendedDelay), err
 	}
 	if ctx.Err() != nil {
 		return later(0), nil // stopping, before anything was begun

@@ -28,11 +28,13 @@ type Leases interface {
 	TakeLease(ctx context.Context, l control.Lease, ttl time.Duration) (bool, error)
 	RenewLease(ctx context.Context, token uuid.UUID, ttl time.Duration) (bool, error)
 	DropLease(ctx context.Context, token uuid.UUID) error
+	EndLease(ctx context.Context, token uuid.UUID) error // and notes that the tenant has an event to send
 }
 
 // Tenants gives access to tenants' databases: a tenant.Router.
 type Tenants interface {
 	Acquire(ctx context.Context, tenantID string) (*tenant.Lease, error)
+	AcquireSuspended(ctx context.Context, tenantID string) (*tenant.Lease, error)
 }
 
 // WorkerOptions configure a Worker. The first group is required; every other zero member takes the default named
