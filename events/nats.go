@@ -82,6 +82,8 @@ func (n *natsStream) connect() (*nats.Conn, error) {
 
 // Check implements Transport.
 func (n *natsStream) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, brokerConnect)
+	defer cancel()
 	conn, err := n.connect()
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fetcherhq/fetcher/config"
+	"github.com/fetcherhq/fetcher/events"
 	"github.com/fetcherhq/fetcher/extract"
 	"github.com/fetcherhq/fetcher/jobs"
 )
@@ -31,6 +32,11 @@ func (a *app) background(ctx context.Context, role config.Role) (err error) {
 		<-ctx.Done()
 		return nil
 	}
+	stop, err := a.dispatch(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	worker, err := jobs.NewWorker(a.workerOptions())
 	if err != nil {
 		return fmt.Errorf("building the worker: %w", err)
@@ -43,6 +49,20 @@ func (a *app) background(ctx context.Context, role config.Role) (err error) {
 		return fmt.Errorf("stopping the worker: %w", err)
 	}
 	return nil
+}
+
+// dispatch sends events until stop is called, which waits for what is under way.
+func (a *app) dispatch(ctx context.Context) (stop func() error, err error) {
+	dispatcher, err := a.dispatcher()
+	if err != nil {
+		return nil, err
+	}
+	unobserve, err := events.Observe(a.tel.Meter("events"), a.control)
+	if err != nil {
+		return nil, fmt.Errorf("measuring the outboxes: %w", err)
+	}
+	dispatcher.Start(ctx)
+	return func() error { return errors.Join(dispatcher.Stop(context.WithoutCancel(ctx)), unobserve()) }, nil
 }
 
 func (a *app) workerOptions() jobs.WorkerOptions {

@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"auth":            {"tenantid", "problem"},
 	"connections":     {"store", "source", "secret", "dial", "problem"},
 	"jobs":            {"tenant", "extract", "connections", "store", "store/control", "source", "results", "secret", "dial", "problem"},
+	"events":          {"tenant", "store", "store/control", "secret", "dial", "problem"},
 	"idempotency":     {"store", "secret", "problem"},
 	"handlers":        {"auth", "tenant", "jobs", "connections", "idempotency", "results", "store", "source", "telemetry", "problem"},
 }

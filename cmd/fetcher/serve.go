@@ -54,7 +54,12 @@ func runService(ctx context.Context, cfg *config.Config, role config.Role, logs 
 			return err
 		}
 	}
-	health, err := a.health()
+	if role&config.RoleWorker != 0 {
+		if err = a.openBrokers(); err != nil {
+			return err
+		}
+	}
+	health, err := a.health(role)
 	if err != nil {
 		return err
 	}

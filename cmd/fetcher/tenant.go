@@ -24,7 +24,7 @@ func newTenant() *cobra.Command {
 		newTenantChange("show", "Show one tenant", &output, plain(tenant.Admin.Get)),
 		newTenantChange("suspend", "Refuse every request of a tenant until it is resumed", &output, plain(tenant.Admin.Suspend)),
 		newTenantChange("resume", "Undo suspend", &output, plain(tenant.Admin.Resume)),
-		newTenantSetDSN(&output),
+		newTenantSetDSN(&output), newTenantWebhook(&output),
 	)
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if output != "table" && output != "json" {
