@@ -23,13 +23,15 @@ type held struct {
 	ended bool // the job has: its event is to be sent
 }
 
-// take takes the job's lease and keeps it. Nil without an error: somebody else has it.
-func (w *Worker) take(ctx context.Context, entry *river.Job[entryArgs]) (*held, error) {
+// take takes the job's lease and keeps it, for a tenant that may run so many jobs. Nil without an error: somebody else
+// has it.
+func (w *Worker) take(ctx context.Context, entry *river.Job[entryArgs], maxRunning int) (*held, error) {
 	token, asked := uuid.New(), time.Now()
 	asking, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	taken, err := w.opts.Leases.TakeLease(asking, control.Lease{
 		TenantID: entry.Args.TenantID, JobID: entry.Args.JobID, Token: token, QueueID: entry.ID, WorkerID: w.opts.ID,
+		MaxRunning: maxRunning,
 	}, w.opts.LeaseTTL)
 	if err != nil || !taken {
 		return nil, err

@@ -20,9 +20,6 @@ import (
 	"github.com/fetcherhq/fetcher/store/control"
 )
 
-// PriorityNormal is the priority of entries. A worker takes those of smaller ones first.
-const PriorityNormal = 1
-
 const (
 	queueName = "extract"
 
@@ -65,7 +62,10 @@ func NewQueue(pool *pgxpool.Pool, logger *slog.Logger) (*Queue, error) {
 
 // Enqueue writes the entry of a job, with the trace of ctx. It commits on its own. When the queue does not answer within
 // 3 s, as at any other failure, the error is FET-0003.
-func (q *Queue) Enqueue(ctx context.Context, tenantID string, job uuid.UUID, priority int) error {
+//
+// The tenant's entries take turns with those of other tenants: its first goes to the head of the queue's line, the rest
+// behind (control.PriorityHead).
+func (q *Queue) Enqueue(ctx context.Context, tenantID string, job uuid.UUID) error {
 	args := entryArgs{TenantID: tenantID, JobID: job}
 	carrier := propagation.MapCarrier{}
 	if (propagation.TraceContext{}).Inject(ctx, carrier); len(carrier) > 0 {
@@ -73,7 +73,15 @@ func (q *Queue) Enqueue(ctx context.Context, tenantID string, job uuid.UUID, pri
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	if _, err := q.client.Insert(ctx, args, insertOptions(priority)); err != nil {
+	priority := control.PriorityHead
+	behind, err := q.control.HasHead(ctx, tenantID)
+	if behind {
+		priority = control.PriorityBehind
+	}
+	if err == nil {
+		_, err = q.client.Insert(ctx, args, insertOptions(priority))
+	}
+	if err != nil {
 		return problem.Wrap(store.Cause("enqueue job", err), problem.Unavailable, "the queue is unavailable").After(retryAfter)
 	}
 	return nil
@@ -96,7 +104,7 @@ func insertOptions(priority int) *river.InsertOpts {
 
 // again writes in tx another entry of the job, like the one with the id if that still is there.
 func (q *Queue) again(ctx context.Context, tx pgx.Tx, id int64, tenantID string, job uuid.UUID) error {
-	args, priority := entryArgs{TenantID: tenantID, JobID: job}, PriorityNormal
+	args, priority := entryArgs{TenantID: tenantID, JobID: job}, control.PriorityHead
 	old, err := q.client.JobGetTx(ctx, tx, id)
 	switch {
 	case err == nil:

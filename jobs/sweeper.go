@@ -25,6 +25,7 @@ type SweeperOptions struct {
 
 	Every      time.Duration // between sweeps, give or take a fifth; 2 s
 	StrayAfter time.Duration // a worker took an entry and has no lease for it; 15 s
+	MaxRunning int           // as the workers have it
 
 	Logger *slog.Logger
 	Meter  metric.Meter
@@ -98,7 +99,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (int, error) {
 	defer cancel()
 	leases, err := s.sweepLeases(ctx)
 	strays, failed := s.sweepStrays(ctx)
-	return leases + strays, errors.Join(err, failed)
+	return leases + strays, errors.Join(err, failed, s.sweepTurns(ctx))
 }
 
 func (s *Sweeper) sweepLeases(ctx context.Context) (n int, err error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/store/control"
 )
 
 // What becomes of a queue entry after one look at it.
@@ -53,13 +54,19 @@ func (w *Worker) work(ctx context.Context, entry *river.Job[entryArgs]) error {
 
 // handle runs the job of an entry under its lease. An error says why it did not run.
 func (w *Worker) handle(ctx context.Context, entry *river.Job[entryArgs], log *slog.Logger) (disposition, error) {
-	held, err := w.take(ctx, entry)
+	maxRunning := w.maxRunning(ctx, entry.Args.TenantID)
+	held, err := w.take(ctx, entry, maxRunning)
+	w.nextTurn(ctx, entry)
+	if errors.Is(err, control.ErrTenantFull) {
+		return w.hold(ctx, entry), nil
+	}
 	if err != nil {
 		return later(unavailableDelay), err
 	}
 	if held == nil {
 		return done(), nil // somebody else runs it, under an entry of their own
 	}
+	defer w.release(ctx, entry, maxRunning)
 	defer held.drop()
 	last, release := lingering(ctx, w.opts.Linger)
 	defer release()

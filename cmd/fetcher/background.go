@@ -17,7 +17,9 @@ func (a *app) background(ctx context.Context, role config.Role) (err error) {
 	if err != nil {
 		return fmt.Errorf("opening the queue: %w", err)
 	}
-	sweeper, err := jobs.NewSweeper(jobs.SweeperOptions{Control: a.control, Queue: queue, Logger: a.log, Meter: a.tel.Meter("jobs")})
+	sweeper, err := jobs.NewSweeper(jobs.SweeperOptions{
+		Control: a.control, Queue: queue, MaxRunning: a.cfg.Tenants.MaxRunningJobs, Logger: a.log, Meter: a.tel.Meter("jobs"),
+	})
 	if err != nil {
 		return fmt.Errorf("building the sweeper: %w", err)
 	}
@@ -70,7 +72,7 @@ func (a *app) workerOptions() jobs.WorkerOptions {
 	return jobs.WorkerOptions{
 		Pool: a.pool, Leases: a.control, Tenants: a.router, Connections: a.conns,
 		Runner:       &extract.Runner{Drivers: a.drivers, Dialer: a.guard, Store: a.objects},
-		SingleTenant: !a.cfg.Tenants.Multi, Concurrency: j.Concurrency, Timeout: j.Timeout, MaxAttempts: j.MaxAttempts,
+		SingleTenant: !a.cfg.Tenants.Multi, Concurrency: j.Concurrency, MaxRunning: a.cfg.Tenants.MaxRunningJobs, Timeout: j.Timeout, MaxAttempts: j.MaxAttempts,
 		MaxBytes: int64(j.MaxResultBytes), MaxRows: j.MaxRows, ResultTTL: a.cfg.Results.TTL, Grace: a.cfg.Server.ShutdownGrace,
 		Logger: a.log, Meter: a.tel.Meter("jobs"), Tracer: a.tel.TracerProvider(),
 	}
