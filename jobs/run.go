@@ -199,7 +199,7 @@ func (r *run) key() string {
 	if r.opts.SingleTenant {
 		segment = ""
 	}
-	return r.opts.Runner.Store.Key(segment, "external-data", r.id.String()+".json")
+	return r.opts.Runner.Store.Key(segment, resultsDirectory, r.id.String()+".json")
 }
 
 // owned tells whether this attempt still is the job's: asked while an object of an earlier one is looked at.

@@ -9,6 +9,7 @@ import (
 	"github.com/fetcherhq/fetcher/events"
 	"github.com/fetcherhq/fetcher/extract"
 	"github.com/fetcherhq/fetcher/jobs"
+	"github.com/fetcherhq/fetcher/store/control"
 )
 
 // background runs what needs no request until ctx ends: the sweeper in every process, jobs in a worker.
@@ -39,6 +40,12 @@ func (a *app) background(ctx context.Context, role config.Role) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
+	retention, err := a.retention()
+	if err != nil {
+		return err
+	}
+	retention.Start(ctx)
+	defer retention.Stop()
 	worker, err := jobs.NewWorker(a.workerOptions())
 	if err != nil {
 		return fmt.Errorf("building the worker: %w", err)
@@ -65,6 +72,33 @@ func (a *app) dispatch(ctx context.Context) (stop func() error, err error) {
 	}
 	dispatcher.Start(ctx)
 	return func() error { return errors.Join(dispatcher.Stop(context.WithoutCancel(ctx)), unobserve()) }, nil
+}
+
+// retention is what deletes results and jobs whose time is over.
+func (a *app) retention() (*jobs.Retention, error) {
+	r, err := jobs.NewRetention(jobs.RetentionOptions{
+		Control: a.control, Tenants: a.router, Store: a.objects, Active: a.activeTenants, SingleTenant: !a.cfg.Tenants.Multi,
+		JobTTL: a.cfg.Jobs.TTL, Logger: a.log, Meter: a.tel.Meter("jobs"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the retention: %w", err)
+	}
+	return r, nil
+}
+
+// activeTenants lists the tenants that are served.
+func (a *app) activeTenants(ctx context.Context) ([]string, error) {
+	if !a.cfg.Tenants.Multi {
+		return []string{singleTenant}, nil
+	}
+	all, err := a.control.ListTenants(ctx)
+	var ids []string
+	for _, t := range all {
+		if t.Status == control.TenantActive {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids, err
 }
 
 func (a *app) workerOptions() jobs.WorkerOptions {
