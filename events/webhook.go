@@ -103,11 +103,7 @@ func OpenWebhook(keys *secret.Keyring, tenantID string, sealed []byte) (Webhook,
 	return w, nil
 }
 
-// ReencryptWebhook seals a sealed webhook again, under the current key.
-func ReencryptWebhook(keys *secret.Keyring, tenantID string, sealed []byte) ([]byte, error) {
-	w, err := OpenWebhook(keys, tenantID, sealed)
-	if err != nil {
-		return nil, err
-	}
-	return SealWebhook(keys, tenantID, w)
+// ReencryptWebhook seals a sealed webhook anew, under the current key, and reports whether it was not so already.
+func ReencryptWebhook(keys *secret.Keyring, tenantID string, sealed []byte) (again []byte, changed bool, err error) {
+	return keys.Reseal(webhookScope(tenantID), sealed)
 }

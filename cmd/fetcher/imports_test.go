@@ -34,6 +34,7 @@ var allowed = map[string][]string{
 	"jobs":            {"tenant", "extract", "connections", "store", "store/control", "source", "results", "secret", "dial", "problem"},
 	"events":          {"tenant", "store", "store/control", "secret", "dial", "problem"},
 	"idempotency":     {"store", "secret", "problem"},
+	"rotation":        {"connections", "events", "idempotency", "results", "store", "store/control", "tenant", "secret", "problem"},
 	"handlers":        {"auth", "tenant", "jobs", "connections", "idempotency", "results", "store", "source", "telemetry", "problem"},
 }
 

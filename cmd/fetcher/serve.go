@@ -49,6 +49,7 @@ func runService(ctx context.Context, cfg *config.Config, role config.Role, logs 
 	if err != nil {
 		return err
 	}
+	a.checkKeys(ctx)
 	if role&config.RoleManager != 0 {
 		if err = a.openGate(ctx); err != nil {
 			return err
