@@ -30,7 +30,8 @@ func later(d time.Duration) disposition { return disposition{again: true, after:
 
 // Delays before an entry is looked at again although nothing is wrong with its job.
 const (
-	rowDelay         = time.Second     // its row is not there yet
+	rowDelay         = time.Second     // its row is not there yet, at most
+	rowDelayMin      = 10 * time.Millisecond
 	unavailableDelay = 2 * time.Second // a database of ours can't be used
 )
 
@@ -107,7 +108,9 @@ func unseen(err error) bool {
 // instants are the queue's.
 func (w *Worker) unseen(entry *river.Job[entryArgs], err error) (disposition, error) {
 	if seen := entry.AttemptedAt; seen != nil && seen.Sub(entry.CreatedAt) < w.opts.RowPatience {
-		return later(min(rowDelay, w.opts.RowPatience)), nil
+		// Most often the row is about to be committed: a quick worker is here before it.
+		wait := max(seen.Sub(entry.CreatedAt), rowDelayMin)
+		return later(min(wait, rowDelay, w.opts.RowPatience)), nil
 	}
 	return done(), fmt.Errorf("queue entry dropped: %w", err)
 }

@@ -24,7 +24,7 @@ var ErrTenantFull = errors.New("control: the tenant runs as many jobs as it may"
 const (
 	// waiting and held are the queue entries of a tenant that may be taken, and those that wait for another job of the
 	// tenant to end. Retries wait for seconds.
-	waiting = `kind = 'extract' AND state = 'available'`
+	waiting = `kind = 'extract' AND state = 'available' AND scheduled_at <= now()`
 	held    = `kind = 'extract' AND state = 'scheduled' AND scheduled_at > now() + interval '1 minute'`
 
 	holdAtOnce  = 1000
