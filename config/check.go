@@ -58,6 +58,7 @@ func (c *Config) check(role Role, parsed Problems, rules []Rule) Problems {
 	if role&(RoleManager|RoleWorker) != 0 {
 		c.checkResults(k)
 		c.checkJobs(k)
+		c.checkEvents(k)
 		c.checkDatasources(k)
 	}
 	c.checkSources(k)
@@ -106,6 +107,7 @@ func (c *Config) checkTenants(k *checker) {
 	k.require(t.PoolHardCap >= t.MaxPools, "MULTI_TENANT_POOL_HARD_CAP", "must not be below MULTI_TENANT_MAX_TENANT_POOLS")
 	k.require(t.MaxOpenConns >= 1, "TENANT_MAX_OPEN_CONNS", "must be 1 or more")
 	k.require(t.MaxConnsPerHost >= 1, "MAX_DB_CONNS_PER_HOST", "must be 1 or more")
+	k.require(t.MaxRunningJobs >= 0, "TENANT_MAX_RUNNING_JOBS", "must not be negative")
 	k.require(t.RateLimit >= 0 && !math.IsInf(t.RateLimit, 1), "TENANT_RATE_LIMIT", "must be 0 or a positive number")
 	c.checkManager(k)
 	k.require(t.CacheTTL >= 1, "MULTI_TENANT_CACHE_TTL_SEC", "must be 1 or more")
@@ -179,6 +181,7 @@ func (c *Config) checkJobs(k *checker) {
 	k.require(j.Timeout >= time.Second, "JOB_TIMEOUT", "must be 1s or more")
 	k.require(j.MaxResultBytes >= 1, "JOB_MAX_RESULT_BYTES", "must be 1 or more")
 	k.require(j.MaxRows >= 0, "JOB_MAX_ROWS", "must not be negative")
+	k.require(j.TTL >= c.Results.TTL, "JOB_TTL", "must not be below RESULT_TTL")
 	k.require(c.Server.ShutdownGrace > 0, "SHUTDOWN_GRACE", "must be positive")
 }
 
@@ -209,6 +212,7 @@ func (c *Config) checkSaaS(k *checker) {
 	if u, err := url.Parse(c.Results.URL.Reveal()); err == nil && u.Scheme == "s3" {
 		k.require(encryptedS3(u.Query()), "RESULTS_URL", insist)
 	}
+	c.checkSaaSEvents(k, insist)
 }
 
 // encryptedS3 reports whether the parameters of an s3 URL leave TLS on: an endpoint of one's own is https, and

@@ -63,6 +63,7 @@ type Tenants struct {
 	MaxOpenConns    int     `env:"TENANT_MAX_OPEN_CONNS" envDefault:"10" desc:"Connections of one tenant's pool."`
 	MaxConnsPerHost int     `env:"MAX_DB_CONNS_PER_HOST" envDefault:"80" desc:"Connections to one database server over all tenants."`
 	RateLimit       float64 `env:"TENANT_RATE_LIMIT" envDefault:"0" desc:"Requests per second of one tenant to one process; the tenant's own limit wins; 0: no limit."`
+	MaxRunningJobs  int     `env:"TENANT_MAX_RUNNING_JOBS" envDefault:"0" desc:"Jobs of one tenant that run at once, over all workers; the tenant's own limit wins; 0: no limit."`
 	AutoMigrate     bool    `env:"AUTO_MIGRATE" envDefault:"true" desc:"Migrate databases at start and at a tenant's first use."`
 }
 
@@ -103,6 +104,7 @@ type Jobs struct {
 	MaxTables      int           `env:"JOB_MAX_TABLES" envDefault:"20" desc:"Tables of a datasource."`
 	MaxFields      int           `env:"JOB_MAX_FIELDS" envDefault:"50" desc:"Fields of a table."`
 	MaxConditions  int           `env:"JOB_MAX_CONDITIONS" envDefault:"50" desc:"Filter conditions of a table."`
+	TTL            time.Duration `env:"JOB_TTL" envDefault:"2160h" desc:"How long a job is kept after its end."`
 }
 
 // Sources says which external databases may be dialled, and how.
@@ -113,7 +115,17 @@ type Sources struct {
 
 // Events describes the events the service emits.
 type Events struct {
-	Source string `env:"EVENTS_SOURCE" envDefault:"/fetcher" desc:"The source attribute of events."`
+	Source         string   `env:"EVENTS_SOURCE" envDefault:"/fetcher" desc:"The source attribute of events."`
+	URLs           []string `env:"EVENTS_URL" desc:"Where events are sent: rabbit://exchange, nats://subject (of a JetStream stream) or kafka://topic; several, of different schemes, with commas."`
+	RabbitURL      Secret   `env:"RABBIT_SERVER_URL" desc:"The server of rabbit://: amqp:// or amqps:// with its credentials."`
+	NATSURL        Secret   `env:"NATS_SERVER_URL" desc:"The servers of nats://: nats:// or tls://, comma separated, with their credentials."`
+	KafkaBrokers   []string `env:"KAFKA_BROKERS" desc:"The servers of kafka://: host:port, comma separated."`
+	KafkaTLS       bool     `env:"KAFKA_TLS" envDefault:"false" desc:"Talk TLS to Kafka."`
+	KafkaMechanism string   `env:"KAFKA_SASL_MECHANISM" desc:"How to log in to Kafka: plain, scram-sha-256 or scram-sha-512; empty: not at all."`
+	KafkaUser      string   `env:"KAFKA_USERNAME" desc:"User for Kafka."`
+	KafkaPassword  Secret   `env:"KAFKA_PASSWORD" desc:"Password for Kafka."`
+	WebhookURL     Secret   `env:"EVENTS_WEBHOOK_URL" desc:"Single-tenant mode: https:// URL that events are posted to. Otherwise see fetcher tenant webhook."`
+	WebhookSecret  Secret   `env:"EVENTS_WEBHOOK_SECRET" desc:"Signs what is posted: whsec_ and base64 of 24 to 64 bytes."`
 }
 
 // Telemetry is logs and traces. The standard OTEL_* variables are read by the OpenTelemetry SDK itself.

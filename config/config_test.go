@@ -17,7 +17,10 @@ import (
 	"github.com/fetcherhq/fetcher/config"
 )
 
-const canary = "canary-s3cret"
+const (
+	canary     = "canary-s3cret"
+	hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+)
 
 func key() string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)) }
 
@@ -106,6 +109,20 @@ func TestEveryFaultNamesItsVariableAndNoValue(t *testing.T) {
 		{"JOB_MAX_RESULT_BYTES=0", "JOB_MAX_RESULT_BYTES", "must be 1 or more"},
 		{"JOB_MAX_ROWS=-1", "JOB_MAX_ROWS", "must not be negative"},
 		{"JOB_MAX_FIELDS=0", "JOB_MAX_FIELDS", "must be 1 or more"},
+		{"JOB_TTL=167h", "JOB_TTL", "must not be below RESULT_TTL"},
+		{"TENANT_MAX_RUNNING_JOBS=-1", "TENANT_MAX_RUNNING_JOBS", "must not be negative"},
+		{"EVENTS_URL=amqp://" + canary, "EVENTS_URL", "must be rabbit://exchange, nats://subject or kafka://topic"},
+		{"EVENTS_URL=rabbit://u:" + canary + "@x", "EVENTS_URL", "must be rabbit://exchange, nats://subject or kafka://topic"},
+		{"EVENTS_URL=rabbit://", "EVENTS_URL", "must be rabbit://exchange, nats://subject or kafka://topic"},
+		{"EVENTS_URL=rabbit://x", "RABBIT_SERVER_URL", "is required when EVENTS_URL has rabbit://"},
+		{"EVENTS_URL=nats://x", "NATS_SERVER_URL", "is required when EVENTS_URL has nats://"},
+		{"EVENTS_URL=kafka://x", "KAFKA_BROKERS", "is required when EVENTS_URL has kafka://"},
+		{"RABBIT_SERVER_URL=http://" + canary, "RABBIT_SERVER_URL", "must be an amqp:// or amqps:// URL"},
+		{"NATS_SERVER_URL=nats://a,http://" + canary, "NATS_SERVER_URL", "must be nats:// or tls:// URLs, comma separated"},
+		{"KAFKA_BROKERS=a:1,b", "KAFKA_BROKERS", "must be host:port, comma separated"},
+		{"KAFKA_SASL_MECHANISM=oauth", "KAFKA_SASL_MECHANISM", "must be plain, scram-sha-256 or scram-sha-512"},
+		{"EVENTS_WEBHOOK_SECRET=" + hookSecret, "EVENTS_WEBHOOK_URL", "must be an https:// URL without credentials and fragment"},
+		{"EVENTS_WEBHOOK_URL=https://hooks.example.com/" + canary, "EVENTS_WEBHOOK_SECRET", "must be whsec_ and base64 of 24 to 64 bytes"},
 		{"ALLOW_PRIVATE_HOSTS=10.0.0.0/99", "ALLOW_PRIVATE_HOSTS", "must be CIDRs, addresses, names or .suffixes, comma separated"},
 		{"LOG_LEVEL=loud", "LOG_LEVEL", "must be debug, info, warn or error"},
 		{"LOG_FORMAT=xml", "LOG_FORMAT", "must be json or text"},
@@ -260,5 +277,41 @@ func TestSecretNeverPrints(t *testing.T) {
 		if strings.Contains(text, canary) {
 			t.Errorf("the secret shows in %q", text)
 		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	sane := []string{
+		"EVENTS_URL=rabbit://x,nats://a.b,kafka://t", "RABBIT_SERVER_URL=amqps://u:p@mq/", "NATS_SERVER_URL=tls://a:4222,tls://b",
+		"KAFKA_BROKERS=a:9092,b:9092", "KAFKA_TLS=true", "KAFKA_SASL_MECHANISM=plain", "KAFKA_USERNAME=u", "KAFKA_PASSWORD=p",
+	}
+	saas := []string{"DEPLOYMENT_MODE=saas", "DATABASE_URL=postgres://db/f?sslmode=require"}
+	for _, tc := range []struct {
+		name  string
+		set   []string
+		fault string
+	}{
+		{"all", sane, ""},
+		{"all, saas", append(saas, sane...), ""},
+		{"webhook", []string{"EVENTS_WEBHOOK_URL=https://hooks.example.com/", "EVENTS_WEBHOOK_SECRET=" + hookSecret}, ""},
+		{"scheme twice", []string{"EVENTS_URL=nats://a,nats://b", "NATS_SERVER_URL=nats://n"}, "EVENTS_URL"},
+		{"login without user", []string{"KAFKA_SASL_MECHANISM=plain"}, "KAFKA_USERNAME"},
+		{"plain rabbit, saas", append(saas, "RABBIT_SERVER_URL=amqp://mq"), "RABBIT_SERVER_URL"},
+		{"plain nats, saas", append(saas, "NATS_SERVER_URL=tls://a,nats://b"), "NATS_SERVER_URL"},
+		{"plain kafka, saas", append(saas, "KAFKA_BROKERS=a:1"), "KAFKA_TLS"},
+		{"webhook of many tenants", []string{
+			"MULTI_TENANT_ENABLED=true", "PLUGIN_AUTH_ENABLED=true", "PLUGIN_AUTH_ADDRESS=http://id",
+			"EVENTS_WEBHOOK_URL=https://hooks.example.com/", "EVENTS_WEBHOOK_SECRET=" + hookSecret,
+		}, "EVENTS_WEBHOOK_URL"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.Load(sound(tc.set...), every)
+			var got config.Problems
+			if errors.As(err, &got) != (tc.fault != "") || tc.fault != "" && (len(got) != 1 || got[0].Variable != tc.fault) {
+				t.Errorf("got %v, want a fault of %q", err, tc.fault)
+			}
+		})
 	}
 }

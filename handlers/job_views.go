@@ -74,7 +74,7 @@ func viewJob(j *store.Job) (Job, error) {
 			return Job{}, err
 		}
 	}
-	if j.Status == store.JobCompleted {
+	if j.Status == store.JobCompleted && j.ResultPath != nil { // it is gone some time after it expired
 		var err error
 		if view.Result, err = viewResult(j); err != nil {
 			return Job{}, err

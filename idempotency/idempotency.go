@@ -185,3 +185,8 @@ func (c *Claim) Release(ctx context.Context) error {
 	defer cancel()
 	return c.rows.Release(ctx, c.scope, c.token)
 }
+
+// Reencrypt seals what is kept of a request anew, under the current key, and reports whether it was not so already.
+func Reencrypt(keys *secret.Keyring, tenant string, scope, fingerprint []byte) (sealed []byte, changed bool, err error) {
+	return keys.Reseal(secretScope(tenant, scope), fingerprint)
+}

@@ -18,7 +18,7 @@ func (p *plant) create(ctx context.Context, req jobs.Request) uuid.UUID {
 	job := &store.Job{ID: uuid.Must(uuid.NewV7()), RequestHash: req.Hash, Metadata: req.Metadata, MappedFields: req.MappedFields, Source: req.Source}
 	err := p.rows(func(rows store.Jobs) error {
 		_, err := rows.CreateOnce(ctx, job, time.Minute, func(ctx context.Context) error {
-			return p.queue.Enqueue(ctx, acme, job.ID, jobs.PriorityNormal)
+			return p.queue.Enqueue(ctx, acme, job.ID)
 		})
 		return err
 	})

@@ -28,7 +28,7 @@ func (s *Service) Cancel(ctx context.Context, lease *tenant.Lease, id uuid.UUID)
 	job, err := store.NewJobs(lease.DB(ctx)).Cancel(ctx, id, store.Failure{Code: string(f.Code), Message: f.Message},
 		func(job *store.Job) (store.Event, error) {
 			at = s.opts.Now().UTC().Truncate(time.Microsecond)
-			return failedEvent(job, at, f)
+			return failedEvent(ctx, job, at, f)
 		})
 	if errors.Is(err, store.ErrTerminal) {
 		return nil, problem.New(problem.JobTerminal, "the job has already ended")
@@ -38,6 +38,7 @@ func (s *Service) Cancel(ctx context.Context, lease *tenant.Lease, id uuid.UUID)
 	}
 	if job.CompletedAt != nil && job.CompletedAt.Equal(at) { // not by its worker
 		s.metrics.canceled(ctx)
+		s.opts.Queue.ended(ctx, lease.TenantID())
 	}
 	return job, nil
 }

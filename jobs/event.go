@@ -1,12 +1,14 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/fetcherhq/fetcher/extract"
 	"github.com/fetcherhq/fetcher/store"
@@ -48,8 +50,8 @@ type eventError struct {
 	Message string `json:"message"`
 }
 
-func completedEvent(job *store.Job, at time.Time, f store.CompleteFacts) (store.Event, error) {
-	return newEvent(job, at, store.JobCompleted, func(d *eventData) {
+func completedEvent(ctx context.Context, job *store.Job, at time.Time, f store.CompleteFacts) (store.Event, error) {
+	return newEvent(ctx, job, at, store.JobCompleted, func(d *eventData) {
 		d.Result = &eventResult{
 			Path: f.Path, SizeBytes: f.SizeBytes, RowCount: f.RowCount, Format: f.Format, HMAC: f.HMAC,
 			Integrity:  integrity{Algorithm: "HMAC-SHA256", Signature: f.HMAC},
@@ -58,14 +60,14 @@ func completedEvent(job *store.Job, at time.Time, f store.CompleteFacts) (store.
 	})
 }
 
-func failedEvent(job *store.Job, at time.Time, f *extract.Failure) (store.Event, error) {
-	return newEvent(job, at, store.JobFailed, func(d *eventData) {
+func failedEvent(ctx context.Context, job *store.Job, at time.Time, f *extract.Failure) (store.Event, error) {
+	return newEvent(ctx, job, at, store.JobFailed, func(d *eventData) {
 		d.Error = &eventError{Code: string(f.Code), Message: f.Message}
 	})
 }
 
 // newEvent makes the event of a job's end. Its id is the same for every delivery.
-func newEvent(job *store.Job, at time.Time, status store.JobStatus, fill func(*eventData)) (store.Event, error) {
+func newEvent(ctx context.Context, job *store.Job, at time.Time, status store.JobStatus, fill func(*eventData)) (store.Event, error) {
 	d := eventData{JobID: job.ID, Status: status, Metadata: job.Metadata, CompletedAt: at}
 	if job.StartedAt != nil {
 		d.ExecutionTimeMs = max(0, at.Sub(*job.StartedAt).Milliseconds())
@@ -76,5 +78,12 @@ func newEvent(job *store.Job, at time.Time, status store.JobStatus, fill func(*e
 		return store.Event{}, fmt.Errorf("make event: %w", err)
 	}
 	name := "fetcher.job." + string(status)
-	return store.Event{ID: name + "." + job.ID.String(), Type: name, Time: at, Data: data}, nil
+	return store.Event{ID: name + "." + job.ID.String(), Type: name, Time: at, Data: data, Trace: traceparent(ctx)}, nil
+}
+
+// traceparent is the W3C trace context of ctx, for the trace to go on where the event is received; empty without one.
+func traceparent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier.Get("traceparent")
 }

@@ -72,7 +72,7 @@ func (r *run) complete(ctx context.Context, result extract.Result) disposition {
 		SizeBytes: result.Facts.SizeBytes, RowCount: result.Rows, KeyVersion: result.Facts.KeyVersion, Tables: tables,
 		ExpiresAt: &expires,
 	}
-	event, err := completedEvent(r.job, at, facts)
+	event, err := completedEvent(ctx, r.job, at, facts)
 	if err != nil {
 		return r.afterFailure(ctx, asFailure(err))
 	}
@@ -204,7 +204,7 @@ func (r *run) cancel(ctx context.Context) disposition { return r.fail(ctx, cance
 
 // fail ends the job without a result.
 func (r *run) fail(ctx context.Context, f *extract.Failure) disposition {
-	event, err := failedEvent(r.job, r.now(), f)
+	event, err := failedEvent(ctx, r.job, r.now(), f)
 	if err != nil {
 		return r.forgotten(ctx, err)
 	}

@@ -14,6 +14,9 @@ package jobs
 
 import "time"
 
+// resultsDirectory is where a tenant's results are in the bucket.
+const resultsDirectory = "external-data"
+
 // Timings of the contract.
 const (
 	dedupWindow  = 5 * time.Minute  // in which a completed job suppresses an identical request

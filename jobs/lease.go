@@ -19,15 +19,19 @@ var errLeaseLost = errors.New("jobs: the lease is lost")
 type held struct {
 	ctx  context.Context // ends when the lease is lost, with errLeaseLost, or the worker stops
 	drop func()          // stops renewing and gives the lease back
+
+	ended bool // the job has: its event is to be sent
 }
 
-// take takes the job's lease and keeps it. Nil without an error: somebody else has it.
-func (w *Worker) take(ctx context.Context, entry *river.Job[entryArgs]) (*held, error) {
+// take takes the job's lease and keeps it, for a tenant that may run so many jobs. Nil without an error: somebody else
+// has it.
+func (w *Worker) take(ctx context.Context, entry *river.Job[entryArgs], maxRunning int) (*held, error) {
 	token, asked := uuid.New(), time.Now()
 	asking, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	taken, err := w.opts.Leases.TakeLease(asking, control.Lease{
 		TenantID: entry.Args.TenantID, JobID: entry.Args.JobID, Token: token, QueueID: entry.ID, WorkerID: w.opts.ID,
+		MaxRunning: maxRunning,
 	}, w.opts.LeaseTTL)
 	if err != nil || !taken {
 		return nil, err
@@ -37,7 +41,8 @@ func (w *Worker) take(ctx context.Context, entry *river.Job[entryArgs]) (*held, 
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { w.keep(keeping, token, asked.Add(w.opts.LeaseTTL), func() { lose(errLeaseLost) }) })
-	return &held{ctx: run, drop: func() {
+	h := &held{ctx: run}
+	h.drop = func() {
 		stop()
 		wg.Wait()
 		lost := errors.Is(context.Cause(run), errLeaseLost)
@@ -47,8 +52,13 @@ func (w *Worker) take(ctx context.Context, entry *river.Job[entryArgs]) (*held, 
 		}
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(w.opts.Heartbeat, controlTimeout))
 		defer cancel()
-		_ = w.opts.Leases.DropLease(last, token) // it expires otherwise
-	}}, nil
+		give := w.opts.Leases.DropLease
+		if h.ended {
+			give = w.opts.Leases.EndLease
+		}
+		_ = give(last, token) // it expires otherwise, and the sweeper notes the event
+	}
+	return h, nil
 }
 
 // keep renews the lease until ctx ends, and calls lose when that fails for good. expires is when the lease does at

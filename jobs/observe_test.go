@@ -47,7 +47,7 @@ func TestMetrics(t *testing.T) {
 	meter := metric.NewMeterProvider(metric.WithReader(reader)).Meter("test")
 	stop := must(jobs.ObserveQueue(meter, p.control))
 	good, bad := p.submit(request1(t)), p.submit(request(t, "", "broken"))
-	if err := p.queue.Enqueue(t.Context(), acme, uuid.New(), jobs.PriorityNormal); err != nil {
+	if err := p.queue.Enqueue(t.Context(), acme, uuid.New()); err != nil {
 		t.Fatal(err)
 	}
 	if depth := sums(t, reader)["fetcher.queue.depth{state=available}"]; depth != 3 {

@@ -17,10 +17,8 @@ import (
 
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/store/control"
 )
-
-// PriorityNormal is the priority of entries. A worker takes those of smaller ones first.
-const PriorityNormal = 1
 
 const (
 	queueName = "extract"
@@ -48,7 +46,10 @@ type entryArgs struct {
 func (entryArgs) Kind() string { return "extract" }
 
 // Queue writes entries. It is safe for concurrent use.
-type Queue struct{ client *river.Client[pgx.Tx] }
+type Queue struct {
+	client  *river.Client[pgx.Tx]
+	control *control.DB
+}
 
 // NewQueue returns the queue in the control database behind pool.
 func NewQueue(pool *pgxpool.Pool, logger *slog.Logger) (*Queue, error) {
@@ -56,12 +57,15 @@ func NewQueue(pool *pgxpool.Pool, logger *slog.Logger) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
-	return &Queue{client: client}, nil
+	return &Queue{client: client, control: control.New(pool)}, nil
 }
 
 // Enqueue writes the entry of a job, with the trace of ctx. It commits on its own. When the queue does not answer within
 // 3 s, as at any other failure, the error is FET-0003.
-func (q *Queue) Enqueue(ctx context.Context, tenantID string, job uuid.UUID, priority int) error {
+//
+// The tenant's entries take turns with those of other tenants: its first goes to the head of the queue's line, the rest
+// behind (control.PriorityHead).
+func (q *Queue) Enqueue(ctx context.Context, tenantID string, job uuid.UUID) error {
 	args := entryArgs{TenantID: tenantID, JobID: job}
 	carrier := propagation.MapCarrier{}
 	if (propagation.TraceContext{}).Inject(ctx, carrier); len(carrier) > 0 {
@@ -69,10 +73,26 @@ func (q *Queue) Enqueue(ctx context.Context, tenantID string, job uuid.UUID, pri
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	if _, err := q.client.Insert(ctx, args, insertOptions(priority)); err != nil {
+	priority := control.PriorityHead
+	behind, err := q.control.HasHead(ctx, tenantID)
+	if behind {
+		priority = control.PriorityBehind
+	}
+	if err == nil {
+		_, err = q.client.Insert(ctx, args, insertOptions(priority))
+	}
+	if err != nil {
 		return problem.Wrap(store.Cause("enqueue job", err), problem.Unavailable, "the queue is unavailable").After(retryAfter)
 	}
 	return nil
+}
+
+// ended tells that a job ended without a worker. The event is sent sooner for it: the job's entry is still there, and
+// whoever finds the job ended tells as well.
+func (q *Queue) ended(ctx context.Context, tenantID string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), controlTimeout)
+	defer cancel()
+	_ = q.control.MarkEvents(ctx, tenantID)
 }
 
 // retryAfter is what a caller is told when the queue can't be used at the moment.
@@ -84,7 +104,7 @@ func insertOptions(priority int) *river.InsertOpts {
 
 // again writes in tx another entry of the job, like the one with the id if that still is there.
 func (q *Queue) again(ctx context.Context, tx pgx.Tx, id int64, tenantID string, job uuid.UUID) error {
-	args, priority := entryArgs{TenantID: tenantID, JobID: job}, PriorityNormal
+	args, priority := entryArgs{TenantID: tenantID, JobID: job}, control.PriorityHead
 	old, err := q.client.JobGetTx(ctx, tx, id)
 	switch {
 	case err == nil:

@@ -15,6 +15,7 @@ import (
 	"github.com/fetcherhq/fetcher/extract"
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/tenant"
 )
 
 const (
@@ -38,9 +39,19 @@ type run struct {
 	begun  time.Time
 }
 
+// lease returns a lease on the tenant's database. An attempt that was begun before the tenant was suspended runs to its
+// end.
+func (r *run) lease(ctx context.Context) (*tenant.Lease, error) {
+	lease, err := r.opts.Tenants.Acquire(ctx, r.tenant)
+	if problem.CodeOf(err) == problem.TenantSuspended && r.job != nil {
+		return r.opts.Tenants.AcquireSuspended(ctx, r.tenant)
+	}
+	return lease, err
+}
+
 // rows runs fn on the tenant's jobs under a lease that is held no longer than that.
 func (r *run) rows(ctx context.Context, fn func(store.Jobs) error) error {
-	lease, err := r.opts.Tenants.Acquire(ctx, r.tenant)
+	lease, err := r.lease(ctx)
 	if err != nil {
 		return err
 	}
@@ -174,7 +185,7 @@ func (r *run) connections(ctx context.Context, sources []extract.Datasource) (ma
 	for _, d := range sources {
 		names = append(names, d.Name)
 	}
-	lease, err := r.opts.Tenants.Acquire(ctx, r.tenant)
+	lease, err := r.lease(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +199,7 @@ func (r *run) key() string {
 	if r.opts.SingleTenant {
 		segment = ""
 	}
-	return r.opts.Runner.Store.Key(segment, "external-data", r.id.String()+".json")
+	return r.opts.Runner.Store.Key(segment, resultsDirectory, r.id.String()+".json")
 }
 
 // owned tells whether this attempt still is the job's: asked while an object of an earlier one is looked at.

@@ -291,15 +291,15 @@ func TestEntryBeforeRow(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, smallTable)
 	orphan := uuid.New()
-	if err := p.queue.Enqueue(t.Context(), acme, orphan, jobs.PriorityNormal); err != nil {
+	if err := p.queue.Enqueue(t.Context(), acme, orphan); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.queue.Enqueue(t.Context(), "nobody", orphan, jobs.PriorityNormal); err != nil {
+	if err := p.queue.Enqueue(t.Context(), "nobody", orphan); err != nil {
 		t.Fatal(err)
 	}
 	p.worker(func(o *jobs.WorkerOptions) { o.RowPatience = 1500 * time.Millisecond })
 	late, req := uuid.New(), request(t, "", "small")
-	if err := p.queue.Enqueue(t.Context(), acme, late, jobs.PriorityNormal); err != nil {
+	if err := p.queue.Enqueue(t.Context(), acme, late); err != nil {
 		t.Fatal(err)
 	}
 	p.eventually(func() bool { return p.entries()["available"]+p.entries()["scheduled"] == 3 }, func() string { return fmt.Sprint(p.entries()) })

@@ -187,7 +187,7 @@ func TestRetryIsNotCutShort(t *testing.T) {
 	p.worker(func(o *jobs.WorkerOptions) { o.RetryUnit, o.MaxAttempts = 2*time.Second, 2 })
 	id := p.submit(request(t, "", "moody"))
 	job := p.await(id, func(j *store.Job) bool { return j.NextAttemptAt != nil })
-	if err := p.queue.Enqueue(t.Context(), acme, id, jobs.PriorityNormal); err != nil {
+	if err := p.queue.Enqueue(t.Context(), acme, id); err != nil {
 		t.Fatal(err)
 	}
 	next := *job.NextAttemptAt

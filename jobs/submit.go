@@ -99,7 +99,7 @@ func (s *Service) Submit(ctx context.Context, lease *tenant.Lease, req Request) 
 	existing, err = rows.CreateOnce(ctx, job, s.opts.DedupWindow, func(ctx context.Context) error {
 		ctx, cancel := context.WithDeadline(ctx, latest)
 		defer cancel()
-		return s.opts.Queue.Enqueue(ctx, lease.TenantID(), id, PriorityNormal)
+		return s.opts.Queue.Enqueue(ctx, lease.TenantID(), id)
 	})
 	if err != nil {
 		return nil, false, err

@@ -25,6 +25,7 @@ type SweeperOptions struct {
 
 	Every      time.Duration // between sweeps, give or take a fifth; 2 s
 	StrayAfter time.Duration // a worker took an entry and has no lease for it; 15 s
+	MaxRunning int           // as the workers have it
 
 	Logger *slog.Logger
 	Meter  metric.Meter
@@ -98,7 +99,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (int, error) {
 	defer cancel()
 	leases, err := s.sweepLeases(ctx)
 	strays, failed := s.sweepStrays(ctx)
-	return leases + strays, errors.Join(err, failed)
+	return leases + strays, errors.Join(err, failed, s.sweepTurns(ctx))
 }
 
 func (s *Sweeper) sweepLeases(ctx context.Context) (n int, err error) {
@@ -122,6 +123,10 @@ func (s *Sweeper) sweepLeases(ctx context.Context) (n int, err error) {
 func (s *Sweeper) takeLease(ctx context.Context, tx pgx.Tx, l control.Lease) (bool, error) {
 	gone, err := s.opts.Control.DropExpiredLease(ctx, tx, l.Token)
 	if err != nil || !gone {
+		return false, err
+	}
+	// Its holder may have ended the job and died before it could say so.
+	if err = s.opts.Control.MarkEventsIn(ctx, tx, l.TenantID); err != nil {
 		return false, err
 	}
 	if err = s.opts.Control.DiscardEntry(ctx, tx, l.QueueID); errors.Is(err, control.ErrEntryNotRunning) {

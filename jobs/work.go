@@ -15,6 +15,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/store/control"
 )
 
 // What becomes of a queue entry after one look at it.
@@ -29,9 +30,9 @@ func later(d time.Duration) disposition { return disposition{again: true, after:
 
 // Delays before an entry is looked at again although nothing is wrong with its job.
 const (
-	rowDelay         = time.Second      // its row is not there yet
-	unavailableDelay = 2 * time.Second  // a database of ours can't be used
-	suspendedDelay   = 30 * time.Second // the tenant is suspended
+	rowDelay         = time.Second     // its row is not there yet, at most
+	rowDelayMin      = 10 * time.Millisecond
+	unavailableDelay = 2 * time.Second // a database of ours can't be used
 )
 
 // work handles one queue entry.
@@ -54,26 +55,33 @@ func (w *Worker) work(ctx context.Context, entry *river.Job[entryArgs]) error {
 
 // handle runs the job of an entry under its lease. An error says why it did not run.
 func (w *Worker) handle(ctx context.Context, entry *river.Job[entryArgs], log *slog.Logger) (disposition, error) {
-	held, err := w.take(ctx, entry)
+	maxRunning := w.maxRunning(ctx, entry.Args.TenantID)
+	held, err := w.take(ctx, entry, maxRunning)
+	w.nextTurn(ctx, entry)
+	if errors.Is(err, control.ErrTenantFull) {
+		return w.hold(ctx, entry), nil
+	}
 	if err != nil {
 		return later(unavailableDelay), err
 	}
 	if held == nil {
 		return done(), nil // somebody else runs it, under an entry of their own
 	}
+	defer w.release(ctx, entry, maxRunning)
 	defer held.drop()
 	last, release := lingering(ctx, w.opts.Linger)
 	defer release()
 	r := &run{Worker: w, tenant: entry.Args.TenantID, id: entry.Args.JobID, held: held, last: last, log: log}
 	d, err := r.claimAndRun(held.ctx)
+	if problem.CodeOf(err) == problem.TenantSuspended {
+		d, err = r.refuse(held.ctx)
+	}
 	if err == nil {
+		held.ended = !d.again
 		return d, nil
 	}
 	if unseen(err) {
 		return w.unseen(entry, err)
-	}
-	if problem.CodeOf(err) == problem.TenantSuspended {
-		return later(suspendedDelay), err
 	}
 	if ctx.Err() != nil {
 		return later(0), nil // stopping, before anything was begun
@@ -100,7 +108,9 @@ func unseen(err error) bool {
 // instants are the queue's.
 func (w *Worker) unseen(entry *river.Job[entryArgs], err error) (disposition, error) {
 	if seen := entry.AttemptedAt; seen != nil && seen.Sub(entry.CreatedAt) < w.opts.RowPatience {
-		return later(min(rowDelay, w.opts.RowPatience)), nil
+		// Most often the row is about to be committed: a quick worker is here before it.
+		wait := max(seen.Sub(entry.CreatedAt), rowDelayMin)
+		return later(min(wait, rowDelay, w.opts.RowPatience)), nil
 	}
 	return done(), fmt.Errorf("queue entry dropped: %w", err)
 }

@@ -28,11 +28,21 @@ type Leases interface {
 	TakeLease(ctx context.Context, l control.Lease, ttl time.Duration) (bool, error)
 	RenewLease(ctx context.Context, token uuid.UUID, ttl time.Duration) (bool, error)
 	DropLease(ctx context.Context, token uuid.UUID) error
+	EndLease(ctx context.Context, token uuid.UUID) error // and notes that the tenant has an event to send
+}
+
+// Turns keep tenants from running more than their share: a control.DB.
+type Turns interface {
+	PromoteNext(ctx context.Context, tenantID string) error
+	HoldEntries(ctx context.Context, tenantID string) error
+	ReleaseEntries(ctx context.Context, tenantID string, maxRunning int) error
 }
 
 // Tenants gives access to tenants' databases: a tenant.Router.
 type Tenants interface {
 	Acquire(ctx context.Context, tenantID string) (*tenant.Lease, error)
+	AcquireSuspended(ctx context.Context, tenantID string) (*tenant.Lease, error)
+	Info(ctx context.Context, tenantID string) (tenant.Info, error)
 }
 
 // WorkerOptions configure a Worker. The first group is required; every other zero member takes the default named
@@ -47,6 +57,7 @@ type WorkerOptions struct {
 	ID           string        // of this worker, unlike any other's; random
 	SingleTenant bool          // object keys without the tenant
 	Concurrency  int           // jobs at once; 5
+	MaxRunning   int           // jobs of a tenant at once, over all workers, unless its record says otherwise; no limit
 	Timeout      time.Duration // of one attempt; 30 min
 	MaxAttempts  int           // 5
 	MaxBytes     int64         // of a result; 10 GiB
@@ -111,6 +122,7 @@ func orElse[T comparable](member *T, value T) {
 // Worker takes jobs from the queue and runs them.
 type Worker struct {
 	opts    WorkerOptions
+	turns   Turns
 	client  *river.Client[pgx.Tx]
 	metrics *metrics
 	tracer  trace.Tracer
@@ -131,7 +143,7 @@ func NewWorker(o WorkerOptions) (*Worker, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	w := &Worker{opts: o, tracer: o.Tracer.Tracer(instrumentation)}
+	w := &Worker{opts: o, turns: control.New(o.Pool), tracer: o.Tracer.Tracer(instrumentation)}
 	var err error
 	if w.metrics, err = newMetrics(o.Meter); err != nil {
 		return nil, fmt.Errorf("worker: %w", err)

@@ -3,32 +3,48 @@ package results
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"time"
 
 	"gocloud.dev/blob"
 )
 
-// DeletePrefix removes every object whose key begins with prefix, which must not be empty, and returns how many there were.
-// One that somebody else removes meanwhile is no error. Objects that are still being written are not seen.
-func (s *Store) DeletePrefix(ctx context.Context, prefix string) (int, error) {
-	if prefix == "" {
-		return 0, errors.New("delete objects: the prefix is empty")
-	}
-	n := 0
-	for objects := s.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
-		object, err := objects.Next(ctx)
+// Object is what a listing tells of one object.
+type Object struct {
+	Key     string
+	ModTime time.Time
+}
+
+// List calls fn with every object whose key begins with prefix, which Key has made, in the order of keys, until fn fails.
+// Objects that come or go meanwhile may be missed.
+func (s *Store) List(ctx context.Context, prefix string, fn func(Object) error) error {
+	all := s.bucket.List(&blob.ListOptions{Prefix: prefix})
+	for {
+		object, err := all.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return n, nil
+			return nil
 		}
 		if err != nil {
-			return n, storageError("list", err)
+			return storageError("list", err)
 		}
-		switch err := s.Delete(ctx, object.Key); {
-		case errors.Is(err, ErrGone):
-		case err != nil:
-			return n, err
-		default:
-			n++
+		if err := fn(Object{Key: object.Key, ModTime: object.ModTime}); err != nil {
+			return err
 		}
 	}
+}
+
+// DeletePrefix deletes every object whose key begins with prefix, which ends with a slash, and returns how many.
+func (s *Store) DeletePrefix(ctx context.Context, prefix string) (n int, err error) {
+	if prefix == "" || prefix[len(prefix)-1] != '/' {
+		return 0, fmt.Errorf("delete objects: %q does not end a directory", prefix)
+	}
+	err = s.List(ctx, prefix, func(o Object) error {
+		if err := s.Delete(ctx, o.Key); err != nil && !errors.Is(err, ErrGone) {
+			return err
+		}
+		n++
+		return nil
+	})
+	return n, err
 }

@@ -28,6 +28,8 @@ type Reader struct {
 	mac   hash.Hash
 	size  int64
 
+	unsigned bool // the key of its signature is not known any more
+
 	out   []byte // may be handed out
 	held  []byte // read and hashed, not yet known to be right
 	spare []byte // the buffer that out lay in
@@ -45,7 +47,7 @@ func (s *Store) OpenReader(ctx context.Context, tenant string, f Facts) (*Reader
 	if err != nil {
 		return nil, storageError("open", err)
 	}
-	r := &Reader{src: &source{r: object}, facts: f, sha: sha256.New(), mac: hmac.New(sha256.New, external)}
+	r := &Reader{src: &source{r: object}, facts: f, sha: sha256.New(), mac: hmac.New(sha256.New, external), unsigned: external == nil}
 	if r.plain, err = age.Decrypt(r.src, identity); err != nil {
 		return nil, errors.Join(r.src.explain(err), object.Close())
 	}
@@ -60,14 +62,14 @@ func (s *Store) OpenReader(ctx context.Context, tenant string, f Facts) (*Reader
 	return r, nil
 }
 
-// readKeys derives what opens and what verifies an object.
-func readKeys(keys *secret.Keyring, tenant string, f Facts) (*age.X25519Identity, []byte, error) {
-	identity, err := keys.ResultIdentity(f.KeyVersion, tenant)
-	if err != nil {
-		return nil, nil, err
-	}
+// readKeys derives what opens and what verifies an object. The signature stays that of the key the object was made with,
+// also when it was encrypted anew since and that key is gone: external is nil then, and the digest has to do.
+func readKeys(keys *secret.Keyring, tenant string, f Facts) (age.Identity, []byte, error) {
 	external, err := keys.ExternalHMACKey(f.KeyVersion, tenant)
-	return identity, external, err
+	if errors.Is(err, secret.ErrUnknownKey) {
+		return anyIdentity{keys, tenant, err}, nil, nil
+	}
+	return anyIdentity{keys, tenant, nil}, external, err
 }
 
 // Read hands out verified plaintext. It returns io.EOF only after the whole object has proved to be what was stored.
@@ -127,7 +129,7 @@ func (r *Reader) verify() error {
 		return fmt.Errorf("read object: %w: its size differs", ErrTampered)
 	case !equalHex(r.facts.SHA256, r.sha.Sum(nil)):
 		return fmt.Errorf("read object: %w: its digest differs", ErrTampered)
-	case !equalHex(r.facts.HMAC, r.mac.Sum(nil)):
+	case !r.unsigned && !equalHex(r.facts.HMAC, r.mac.Sum(nil)):
 		return fmt.Errorf("read object: %w: its signature differs", ErrTampered)
 	}
 	return nil
@@ -158,6 +160,9 @@ func (s *source) atEnd() bool { return errors.Is(s.err, io.EOF) }
 func (s *source) explain(err error) error {
 	if s.err != nil && !s.atEnd() {
 		return fmt.Errorf("read object: %w: %w", ErrUnavailable, s.err)
+	}
+	if errors.Is(err, secret.ErrUnknownKey) {
+		return fmt.Errorf("read object: %w", err)
 	}
 	return fmt.Errorf("read object: %w: %w", ErrTampered, err)
 }

@@ -9,6 +9,8 @@ import (
 
 	"filippo.io/age"
 	"gocloud.dev/blob"
+
+	"github.com/fetcherhq/fetcher/secret"
 )
 
 // ReaderAt reads any part of one object's plaintext. Every 64 KiB chunk and the size are authenticated, and the object
@@ -105,6 +107,9 @@ func (s *rangeSource) explain(err error) error {
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return storageError("read", s.err)
+	}
+	if errors.Is(err, secret.ErrUnknownKey) {
+		return fmt.Errorf("read object: %w", err)
 	}
 	return fmt.Errorf("read object: %w: %w", ErrTampered, err)
 }

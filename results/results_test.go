@@ -159,7 +159,7 @@ func decrypt(t *testing.T, path string, id age.Identity) []byte {
 
 func TestOnlyTheTenantOpens(t *testing.T) {
 	t.Parallel()
-	s, _ := open(t)
+	s, dir := open(t)
 	f := put(t, s, s.Key("a.json"), random(100))
 	if _, err := read(t.Context(), s, "globex", f); !errors.Is(err, results.ErrTampered) {
 		t.Errorf("another tenant: %v", err)
@@ -168,8 +168,10 @@ func TestOnlyTheTenantOpens(t *testing.T) {
 	if _, err := read(t.Context(), s, tenant, f); !errors.Is(err, results.ErrTampered) {
 		t.Errorf("another key: %v", err)
 	}
-	f.KeyVersion = 9
-	if _, err := read(t.Context(), s, tenant, f); !errors.Is(err, secret.ErrUnknownKey) {
+	f.KeyVersion = 2
+	without := must(results.Open(t.Context(), "file://"+dir, must(secret.NewKeyring(secret.Key{Version: 3, Bytes: bytes.Repeat([]byte{9}, 32)})), results.Options{}))
+	defer without.Close()
+	if _, err := read(t.Context(), without, tenant, f); !errors.Is(err, secret.ErrUnknownKey) {
 		t.Errorf("unknown key: %v", err)
 	}
 }

@@ -79,3 +79,21 @@ func (s Scope) additionalData(header []byte) []byte {
 	ad = appendString(ad, s.Object)
 	return appendString(ad, s.Field)
 }
+
+// Reseal seals a sealed value again, in the same scope, unless it is sealed under the current key already, and reports
+// whether it was not. Failures are those of Open.
+func (k *Keyring) Reseal(s Scope, sealed []byte) (again []byte, changed bool, err error) {
+	version, err := SealedVersion(sealed)
+	if err != nil {
+		return nil, false, fmt.Errorf("reseal: %w", err)
+	}
+	if version == k.current {
+		return sealed, false, nil
+	}
+	plain, err := k.Open(s, sealed)
+	if err != nil {
+		return nil, false, fmt.Errorf("reseal: %w", err)
+	}
+	again, err = k.Seal(s, plain)
+	return again, err == nil, err
+}

@@ -15,13 +15,14 @@ type eventRow struct {
 	Type  string
 	Time  time.Time
 	Data  []byte
+	Trace string
 }
 
 // TableName names the table for GORM.
 func (eventRow) TableName() string { return "outbox_events" }
 
 func insertEvent(tx *gorm.DB, job uuid.UUID, ev Event) error {
-	return tx.Create(&eventRow{ID: ev.ID, JobID: job, Type: ev.Type, Time: ev.Time, Data: ev.Data}).Error
+	return tx.Create(&eventRow{ID: ev.ID, JobID: job, Type: ev.Type, Time: ev.Time, Data: ev.Data, Trace: ev.Trace}).Error
 }
 
 // Events returns the job's events, oldest first; none for a job that has not ended or does not exist.
@@ -32,7 +33,7 @@ func (s Jobs) Events(ctx context.Context, job uuid.UUID) ([]Event, error) {
 	}
 	events := make([]Event, 0, len(rows))
 	for _, r := range rows {
-		events = append(events, Event{ID: r.ID, Type: r.Type, Time: r.Time, Data: r.Data})
+		events = append(events, Event{ID: r.ID, Type: r.Type, Time: r.Time, Data: r.Data, Trace: r.Trace})
 	}
 	return events, nil
 }

@@ -117,6 +117,12 @@ func (s Jobs) Get(ctx context.Context, id uuid.UUID) (*Job, error) {
 	return job, nil
 }
 
+// Find returns the job, or ErrNoJob when there is none with that id.
+func (s Jobs) Find(ctx context.Context, id uuid.UUID) (*Job, error) {
+	job, err := s.find(ctx, id)
+	return job, mapped("find job", err)
+}
+
 func (s Jobs) find(ctx context.Context, id uuid.UUID) (*Job, error) {
 	var job Job
 	err := s.db.WithContext(ctx).Where("id = ?", id).Take(&job).Error

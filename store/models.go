@@ -119,6 +119,8 @@ type Event struct {
 	Type string
 	Time time.Time // the instant of the terminal state; also the job's CompletedAt
 	Data []byte    // JSON
+
+	Trace string // W3C trace context of what wrote it; may be empty
 }
 
 // Window bounds creation dates: Start and End are instants and both inclusive. The zero Window has no bounds.

@@ -35,6 +35,14 @@ func (r *record) servable() error {
 	}
 }
 
+// reachable returns nil when the tenant has a database, although requests may be refused.
+func (r *record) reachable() error {
+	if err := r.servable(); r.Status != control.TenantSuspended {
+		return err
+	}
+	return nil
+}
+
 func unknown() *problem.Error { return problem.New(problem.TenantUnknown, "the tenant is unknown") }
 
 // resolver remembers records of the registry, and for a while which ids it does not have. A cached record is served
@@ -203,12 +211,12 @@ func (r *resolver) remove(id string, announced int64) bool {
 	return true
 }
 
-// current reports whether rec's revision is the one remembered, and may be served.
+// current reports whether rec's revision is the one remembered, and has a database.
 func (r *resolver) current(id string, revision int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.records.Peek(id)
-	return ok && rec.Revision == revision && rec.servable() == nil
+	return ok && rec.Revision == revision && rec.reachable() == nil
 }
 
 // revisions returns the revision of every record remembered.

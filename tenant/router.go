@@ -90,13 +90,23 @@ var errMoved = errors.New("tenant: the registry record changed")
 // FET-1082 while the tenant's database, or the registry about a tenant not seen before, can't be used, and FET-0003
 // when the pools or the connections to the host are used up. The last two tell when to retry.
 func (r *Router) Acquire(ctx context.Context, tenantID string) (*Lease, error) {
+	return r.acquireIf(ctx, tenantID, (*record).servable)
+}
+
+// AcquireSuspended is Acquire for a tenant that may be suspended: what was under way for it still has to end, and to be
+// told of. It is for work in the background, never for requests.
+func (r *Router) AcquireSuspended(ctx context.Context, tenantID string) (*Lease, error) {
+	return r.acquireIf(ctx, tenantID, (*record).reachable)
+}
+
+func (r *Router) acquireIf(ctx context.Context, tenantID string, may func(*record) error) (*Lease, error) {
 	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return nil, unknown()
 	}
 	bounded, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
-	lease, err := r.acquire(bounded, id)
+	lease, err := r.acquire(bounded, id, may)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil && problem.CodeOf(err) == problem.Internal {
 		err = unavailable(errOpening, 2*time.Second)
 	}
@@ -104,13 +114,13 @@ func (r *Router) Acquire(ctx context.Context, tenantID string) (*Lease, error) {
 }
 
 // acquire starts over as long as the registry's record changes while its pool is being opened, and ctx lasts.
-func (r *Router) acquire(ctx context.Context, id string) (*Lease, error) {
+func (r *Router) acquire(ctx context.Context, id string, may func(*record) error) (*Lease, error) {
 	for {
 		rec, err := r.resolver.get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if err = rec.servable(); err != nil {
+		if err = may(rec); err != nil {
 			return nil, err
 		}
 		lease, err := r.lease(ctx, rec)

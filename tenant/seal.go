@@ -26,3 +26,8 @@ func openDSN(keys *secret.Keyring, id string, sealed []byte) (string, error) {
 	}
 	return string(dsn), nil
 }
+
+// ReencryptDSN seals a sealed address anew, under the current key, and reports whether it was not so already.
+func ReencryptDSN(keys *secret.Keyring, id string, sealed []byte) (again []byte, changed bool, err error) {
+	return keys.Reseal(dsnScope(id), sealed)
+}

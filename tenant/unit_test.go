@@ -175,7 +175,7 @@ func TestConcurrentMissesShareOneQuestion(t *testing.T) {
 func TestOlderRecordDoesNotReplaceANewerOne(t *testing.T) {
 	t.Parallel()
 	r, reg := newCountingResolver(t, Options{})
-	r.put(control.Tenant{ID: "t1", Status: control.TenantSuspended, Revision: 7})
+	r.put(control.Tenant{ID: "t1", Status: control.TenantDeleted, Revision: 7})
 	got := r.put(control.Tenant{ID: "t1", Status: control.TenantActive, Revision: 6})
 	if got.Revision != 7 || got.servable() == nil || r.current("t1", 6) || r.current("t1", 7) {
 		t.Errorf("%+v", got.Tenant)

@@ -17,6 +17,7 @@ import (
 	"github.com/fetcherhq/fetcher/config"
 	"github.com/fetcherhq/fetcher/connections"
 	"github.com/fetcherhq/fetcher/dial"
+	"github.com/fetcherhq/fetcher/events"
 	"github.com/fetcherhq/fetcher/results"
 	"github.com/fetcherhq/fetcher/secret"
 	"github.com/fetcherhq/fetcher/source"
@@ -54,6 +55,7 @@ type app struct {
 	conns   *connections.Service
 	objects *results.Store
 	gate    auth.Gate
+	brokers []events.Transport // of a process that sends events
 
 	closers []func(context.Context) error // run in reverse
 }
@@ -228,10 +230,19 @@ func singleDSN(cfg *config.Config) string {
 	return cfg.Database.URL.Reveal()
 }
 
-func (a *app) openSources(context.Context) error {
-	guard, err := dial.NewGuard(dial.Policy{AllowPrivate: !a.cfg.Tenants.Multi, Allow: a.cfg.Sources.AllowPrivateHosts})
+// newGuard is the guard of whatever tenants name.
+func newGuard(cfg *config.Config) (*dial.Guard, error) {
+	guard, err := dial.NewGuard(dial.Policy{AllowPrivate: !cfg.Tenants.Multi, Allow: cfg.Sources.AllowPrivateHosts})
 	if err != nil {
-		return fmt.Errorf("ALLOW_PRIVATE_HOSTS: %w", err)
+		return nil, fmt.Errorf("ALLOW_PRIVATE_HOSTS: %w", err)
+	}
+	return guard, nil
+}
+
+func (a *app) openSources(context.Context) error {
+	guard, err := newGuard(a.cfg)
+	if err != nil {
+		return err
 	}
 	a.guard = guard
 	internal, err := internals(a.cfg)

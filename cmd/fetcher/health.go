@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/fetcherhq/fetcher/auth"
+	"github.com/fetcherhq/fetcher/config"
 	"github.com/fetcherhq/fetcher/handlers"
 )
 
 // health is the readiness of this process. Only one that serves the API has a gate.
-func (a *app) health() (*handlers.Health, error) {
+func (a *app) health(role config.Role) (*handlers.Health, error) {
 	checks := []handlers.Check{
 		handlers.PingCheck("control_database", true, a.log, a.pool.Ping),
 		handlers.PingCheck("queue", true, a.log, func(ctx context.Context) error {
@@ -16,9 +17,7 @@ func (a *app) health() (*handlers.Health, error) {
 			return err
 		}),
 		handlers.PingCheck("results_storage", true, a.log, a.objects.Ping),
-		{Name: "events", Run: func(context.Context) handlers.CheckResult {
-			return handlers.CheckResult{Status: handlers.StatusSkipped, Reason: "no broker is configured; events are read at the API"}
-		}},
+		a.eventsCheck(role),
 	}
 	if a.gate != nil {
 		checks = append(checks, handlers.Check{Name: "identity_service", Required: true, Run: a.checkIdentity})

@@ -32,7 +32,9 @@ var allowed = map[string][]string{
 	"auth":            {"tenantid", "problem"},
 	"connections":     {"store", "source", "secret", "dial", "problem"},
 	"jobs":            {"tenant", "extract", "connections", "store", "store/control", "source", "results", "secret", "dial", "problem"},
+	"events":          {"tenant", "store", "store/control", "secret", "dial", "problem"},
 	"idempotency":     {"store", "secret", "problem"},
+	"rotation":        {"connections", "events", "idempotency", "results", "store", "store/control", "tenant", "secret", "problem"},
 	"handlers":        {"auth", "tenant", "jobs", "connections", "idempotency", "results", "store", "source", "telemetry", "problem"},
 }
 

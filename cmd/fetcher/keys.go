@@ -35,6 +35,7 @@ func newKeys() *cobra.Command {
 				}
 				return identity.String(), nil
 			}),
+		newKeysRotate(),
 	)
 }
 

@@ -49,12 +49,18 @@ func runService(ctx context.Context, cfg *config.Config, role config.Role, logs 
 	if err != nil {
 		return err
 	}
+	a.checkKeys(ctx)
 	if role&config.RoleManager != 0 {
 		if err = a.openGate(ctx); err != nil {
 			return err
 		}
 	}
-	health, err := a.health()
+	if role&config.RoleWorker != 0 {
+		if err = a.openBrokers(); err != nil {
+			return err
+		}
+	}
+	health, err := a.health(role)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func newTenant() *cobra.Command {
 		newTenantChange("suspend", "Refuse every request of a tenant until it is resumed", &output, plain(tenant.Admin.Suspend)),
 		newTenantChange("resume", "Undo suspend", &output, plain(tenant.Admin.Resume)),
 		newTenantSetDSN(&output), newTenantSetLimits(&output), newTenantMigrate(&output), newTenantCheck(&output),
-		newTenantDelete(&output),
+		newTenantDelete(&output), newTenantWebhook(&output),
 	)
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if output != "table" && output != outputJSON {

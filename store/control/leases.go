@@ -18,19 +18,25 @@ type Lease struct {
 	QueueID   int64     // the queue entry that is being worked
 	WorkerID  string
 	ExpiresAt time.Time // by the database's clock; ignored when taking one
+
+	MaxRunning int // jobs of the tenant at once, when taking one; 0: any number
 }
 
+const takeLease = `
+	INSERT INTO job_leases AS held (tenant_id, job_id, token, queue_id, worker_id, expires_at)
+	VALUES ($1, $2, $3, $4, $5, now() + $6)
+	ON CONFLICT (tenant_id, job_id) DO UPDATE
+	SET token = excluded.token, queue_id = excluded.queue_id, worker_id = excluded.worker_id,
+	    taken_at = now(), expires_at = excluded.expires_at
+	WHERE held.expires_at < now()`
+
 // TakeLease takes the job's lease for ttl, also in place of an expired one.
-// False: somebody else holds a live one.
+// False: somebody else holds a live one. ErrTenantFull: the tenant runs as many jobs as it may.
 func (d *DB) TakeLease(ctx context.Context, l Lease, ttl time.Duration) (bool, error) {
-	tag, err := d.pool.Exec(ctx, `
-		INSERT INTO job_leases AS held (tenant_id, job_id, token, queue_id, worker_id, expires_at)
-		VALUES ($1, $2, $3, $4, $5, now() + $6)
-		ON CONFLICT (tenant_id, job_id) DO UPDATE
-		SET token = excluded.token, queue_id = excluded.queue_id, worker_id = excluded.worker_id,
-		    taken_at = now(), expires_at = excluded.expires_at
-		WHERE held.expires_at < now()`,
-		l.TenantID, l.JobID, l.Token, l.QueueID, l.WorkerID, ttl)
+	if l.MaxRunning > 0 {
+		return d.takeLeaseWithin(ctx, l, ttl)
+	}
+	tag, err := d.pool.Exec(ctx, takeLease, l.TenantID, l.JobID, l.Token, l.QueueID, l.WorkerID, ttl)
 	return tag.RowsAffected() == 1, pgerr.Wrap("take lease", err)
 }
 

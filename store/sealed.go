@@ -1,0 +1,69 @@
+package store
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"gorm.io/gorm"
+)
+
+// Sealed are the queries of whoever seals a tenant's secrets anew. Each replaces a value only if it still is as it was
+// read, so that they stand no change in the way.
+type Sealed struct{ db *gorm.DB }
+
+// NewSealed returns the queries on db, which belongs to exactly one tenant.
+func NewSealed(db *gorm.DB) Sealed { return Sealed{db: db} }
+
+// Connections returns up to limit live connections whose ids follow the given one, in order.
+func (s Sealed) Connections(ctx context.Context, after uuid.UUID, limit int) ([]Connection, error) {
+	found := []Connection{}
+	err := s.db.WithContext(ctx).Where("id > ? AND deleted_at IS NULL", after).Order("id").Limit(limit).Find(&found).Error
+	return found, mapped("list connections", err)
+}
+
+// ReplaceSecrets stores the sealed secrets of a connection unless it was changed since, and reports whether. They are the
+// same secrets: the revision stays.
+func (s Sealed) ReplaceSecrets(ctx context.Context, c *Connection) (bool, error) {
+	result := s.db.WithContext(ctx).Model(&Connection{}).
+		Where("id = ? AND revision = ? AND deleted_at IS NULL", c.ID, c.Revision).UpdateColumns(map[string]any{
+		"password_sealed": c.PasswordSealed, "ssl_ca_sealed": c.SSLCASealed, "ssl_cert_sealed": c.SSLCertSealed,
+		"ssl_key_sealed": c.SSLKeySealed, "key_version": c.KeyVersion,
+	})
+	return result.RowsAffected == 1, mapped("replace secrets", result.Error)
+}
+
+// Fingerprint is what an idempotency record keeps of its request, sealed.
+type Fingerprint struct{ Scope, Fingerprint []byte }
+
+// Fingerprints returns up to limit fingerprints of records that have not expired and whose scopes follow the given one.
+func (s Sealed) Fingerprints(ctx context.Context, after []byte, limit int) ([]Fingerprint, error) {
+	found := []Fingerprint{}
+	err := s.db.WithContext(ctx).Raw(`SELECT scope, fingerprint FROM idempotency_records
+		WHERE expires_at > now() AND scope > ? ORDER BY scope LIMIT ?`, after, limit).Scan(&found).Error
+	return found, mapped("list fingerprints", err)
+}
+
+// ReplaceFingerprint replaces a fingerprint, and reports whether it still was as it was read.
+func (s Sealed) ReplaceFingerprint(ctx context.Context, old Fingerprint, sealed []byte) (bool, error) {
+	result := s.db.WithContext(ctx).Exec(`UPDATE idempotency_records SET fingerprint = ? WHERE scope = ? AND fingerprint = ?`,
+		sealed, old.Scope, old.Fingerprint)
+	return result.RowsAffected == 1, mapped("replace fingerprint", result.Error)
+}
+
+// KeyUse is how much of a tenant's is sealed under a version of the key.
+type KeyUse struct {
+	Version              int
+	Connections, Results int
+}
+
+// KeyUse counts live connections and results that have not expired, by the version they are sealed under.
+func (s Sealed) KeyUse(ctx context.Context) ([]KeyUse, error) {
+	found := []KeyUse{}
+	err := s.db.WithContext(ctx).Raw(`
+		SELECT version, sum(connections)::int AS connections, sum(results)::int AS results FROM (
+		    SELECT key_version AS version, 1 AS connections, 0 AS results FROM connections WHERE deleted_at IS NULL
+		    UNION ALL
+		    SELECT coalesce(result_sealed_version, result_key_version), 0, 1 FROM jobs WHERE result_path IS NOT NULL AND result_expires_at > now()) u
+		GROUP BY version ORDER BY version`).Scan(&found).Error
+	return found, mapped("count key versions", err)
+}
