@@ -26,6 +26,7 @@ const (
 type parquetEncoder struct {
 	codec  pageCodec
 	memory int // for a row group, about
+	pieces pieces
 
 	head    head
 	columns []*parquetColumn
@@ -50,7 +51,7 @@ func (e *parquetEncoder) table(dst []byte, h head) ([]byte, error) {
 	}
 	e.head, e.columns = h, e.columns[:0]
 	for _, c := range h.columns {
-		e.columns = append(e.columns, newParquetColumn(c))
+		e.columns = append(e.columns, newParquetColumn(c, &e.pieces))
 	}
 	e.limit = max(e.memory, leastGroup)
 	e.page = min(max(e.limit/len(e.columns), leastPage), largestPage)
@@ -158,7 +159,7 @@ func (e *parquetEncoder) end(dst []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.columns, e.cell, e.groups = nil, nil, nil
+	e.columns, e.cell, e.groups, e.pieces.free = nil, nil, nil, nil
 	return e.emit(dst, footer)
 }
 

@@ -13,8 +13,9 @@ import (
 
 // parquetColumn is one column of the row group being made: finished pages, and the values of the next one.
 type parquetColumn struct {
-	name string
-	typ  parquet.Type
+	name   string
+	memory *pieces
+	typ    parquet.Type
 
 	// How a cell that is not null gets in: fixed appends its value to values; text returns that of a byte array. They
 	// say why when the type can't hold it.
@@ -34,8 +35,8 @@ type parquetColumn struct {
 	allNulls     int64
 }
 
-func newParquetColumn(c *source.Column) *parquetColumn {
-	out := &parquetColumn{name: c.Name}
+func newParquetColumn(c *source.Column, memory *pieces) *parquetColumn {
+	out := &parquetColumn{name: c.Name, memory: memory}
 	out.plan(c)
 	return out
 }
@@ -66,7 +67,7 @@ func (c *parquetColumn) flush(codec pageCodec) error {
 // writePage makes a page of the counted values, whose bytes are in two parts.
 func (c *parquetColumn) writePage(codec pageCodec, first, second []byte) error {
 	levels := c.levels()
-	body := &blocks{}
+	body := &blocks{from: c.memory}
 	if err := codec.encode(body, levels, first, second); err != nil {
 		return err
 	}
@@ -117,6 +118,9 @@ func (c *parquetColumn) metadata(codec format.CompressionCodec, rows, offset int
 }
 
 func (c *parquetColumn) reset() {
+	for _, p := range c.pages {
+		c.memory.put(p)
+	}
 	clear(c.pages)
 	c.pages, c.held, c.uncompressed, c.compressed, c.allNulls = c.pages[:0], 0, 0, 0, 0
 }
@@ -141,15 +145,37 @@ func (c *parquetColumn) element() format.SchemaElement {
 	return e
 }
 
-// blocks keeps what is written to it in pieces: a buffer that grows would be copied, and leave garbage of its size.
+// pieces are the memory of pages. They go round: a value of many megabytes would leave as much garbage.
+type pieces struct{ free [][]byte }
+
+const pieceBytes = 32 << 10
+
+func (p *pieces) get(size int) []byte {
+	if size < pieceBytes/2 { // pages of few values are many
+		return make([]byte, 0, max(size, 1<<10))
+	}
+	if n := len(p.free); n > 0 {
+		b := p.free[n-1]
+		p.free = p.free[:n-1]
+		return b[:0]
+	}
+	return make([]byte, 0, pieceBytes)
+}
+
+func (p *pieces) put(b []byte) {
+	if cap(b) == pieceBytes {
+		p.free = append(p.free, b)
+	}
+}
+
+// blocks keeps what is written to it in pieces: a buffer that grows would be copied.
 type blocks struct {
+	from *pieces
 	list [][]byte
 	size int
 	held int
 	crc  uint32
 }
-
-const pieceBytes = 32 << 10
 
 // Write never fails.
 func (b *blocks) Write(p []byte) (int, error) {
@@ -158,9 +184,9 @@ func (b *blocks) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		last := len(b.list) - 1
 		if last < 0 || len(b.list[last]) == cap(b.list[last]) {
-			size := min(pieceBytes, max(len(rest), pieceBytes/8)) //nolint:mnd // pages of few values are many
-			b.list, last = append(b.list, make([]byte, 0, size)), last+1
-			b.held += size
+			piece := b.from.get(len(rest))
+			b.list, last = append(b.list, piece), last+1
+			b.held += cap(piece)
 		}
 		n := min(len(rest), cap(b.list[last])-len(b.list[last]))
 		b.list[last], rest = append(b.list[last], rest[:n]...), rest[n:]
