@@ -77,6 +77,7 @@ func TestEveryFaultNamesItsVariableAndNoValue(t *testing.T) {
 		{"SERVER_ADDRESS=foo", "SERVER_ADDRESS", "must be host:port or :port"},
 		{"HEALTH_ADDRESS=:70000", "HEALTH_ADDRESS", "must be host:port or :port"},
 		{"PROBLEM_BASE_URI=javascript:x", "PROBLEM_BASE_URI", "must be an http(s) URL or a path"},
+		{"CSV_SAFE_CELLS=perhaps", "CSV_SAFE_CELLS", "must be true or false"},
 		{"RESULT_TTL=0s", "RESULT_TTL", "must be positive"},
 		{"RESULTS_KEY_PREFIX=/a", "RESULTS_KEY_PREFIX", "must be path segments without . or .., and not start with a slash"},
 		{"MAX_BODY_BYTES=1MB", "MAX_BODY_BYTES", "must be a number of bytes, or a number with KiB, MiB, GiB or TiB"},

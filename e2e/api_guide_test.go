@@ -79,13 +79,16 @@ func testGuide(t *testing.T, s *apiSuite) {
 }
 
 // shellBlocks is the commands in the text.
-func shellBlocks(markdown string) string {
+func shellBlocks(markdown string) string { return blocks(markdown, "sh") }
+
+// blocks is the code of one language in the text.
+func blocks(markdown, language string) string {
 	var out strings.Builder
 	inside := false
 	for line := range strings.Lines(markdown) {
 		switch {
 		case strings.HasPrefix(line, "```"):
-			inside = strings.TrimSpace(line) == "```sh"
+			inside = strings.TrimSpace(line) == "```"+language
 		case inside:
 			out.WriteString(line)
 		}

@@ -1,4 +1,4 @@
-// Package extract owns one run of one extraction: from the datasources a job names to one encrypted object.
+// Package extract owns one run of one extraction: from the datasources a job names to encrypted objects.
 //
 // It touches external databases through package source and object storage through package results, and nothing of
 // ours besides: no queue, no tenant database. It promises:
@@ -6,8 +6,9 @@
 //   - Every datasource is read over one connection, after one look at its catalogue, inside one snapshot.
 //   - Rows flow; memory doesn't depend on their number. Datasources are read in parallel, each a bounded number of
 //     bytes ahead of the output, whose order is that of the names.
-//   - The object is committed only after every cursor has ended without an error and everything was written. Any
-//     failure before that leaves no object.
+//   - A result is one object, or an object per table and a manifest that is written last. The object, or the manifest,
+//     is committed only after every cursor has ended without an error and everything was written. Any failure before
+//     that leaves none: what was committed for single tables is removed again while the attempt may do that.
 //   - Every error is a *Failure with a code, the place, and whether trying again may help; its message may be shown.
 package extract
 
@@ -21,22 +22,22 @@ import (
 	"github.com/fetcherhq/fetcher/source"
 )
 
-// FormatJSON is one document: {"<datasource>": {"<table>": [{…}, …]}}.
-const FormatJSON = "json"
-
 // Job is what to extract and where to.
 type Job struct {
 	ID          uuid.UUID
 	TenantID    string
-	Key         string    // of the object, made by results.Store.Key
+	Key         string    // of the document or the manifest: results.Store.Key with Output.ObjectName at its end
 	Deadline    time.Time // of this attempt; zero: none
 	Datasources []Datasource
-	Format      string // empty: FormatJSON
-	MaxBytes    int64  // of the result's plaintext; 0: no limit
-	MaxRows     int64  // of all tables together; 0: no limit
+	Output      Output
+	SafeCells   bool  // CSV: texts that spreadsheets take for formulas get a ' in front
+	MaxBytes    int64 // of the result, as a download serves it; 0: no limit
+	MaxRows     int64 // of all tables together; 0: no limit
 
-	// Owned tells whether this attempt still is the one that may write under Key. Set it when an earlier attempt may
-	// have left something there, which is then removed first; see results.Store.Reclaim.
+	// Retry says that an earlier attempt may have left objects of this result, which are removed first.
+	Retry bool
+	// Owned tells whether this attempt still is the one that may write under Key, as results.Store.Reclaim asks. nil:
+	// nobody else ever does.
 	Owned func(context.Context) error
 }
 
@@ -57,26 +58,20 @@ type Table struct {
 	Fields []string // "*" alone: all, in catalogue order
 }
 
-// Result is what a run that succeeded knows of its object.
+// Result is what a run that succeeded knows of its objects.
 type Result struct {
-	Facts       results.Facts
+	Facts       results.Facts // of the document or the manifest
 	Format      string
+	SizeBytes   int64 // of the document or of all tables
 	Rows        int64
 	Tables      []TableFacts      // in the order of the output
 	Consistency map[string]string // by datasource: "snapshot", or what its server allowed instead
 }
 
-// TableFacts tells how many rows of a table are in the result.
-type TableFacts struct {
-	Datasource string `json:"datasource"`
-	Table      string `json:"table"`
-	Rows       int64  `json:"rows"`
-}
-
 // Progress tells how far a run has come.
 type Progress struct {
 	Rows  int64  `json:"rows"`
-	Bytes int64  `json:"bytes"` // of the result's plaintext
+	Bytes int64  `json:"bytes"` // of the result, as a download will serve it
 	Table string `json:"table"` // datasource.table being written
 }
 
@@ -88,9 +83,11 @@ type Runner struct {
 
 	Parallel  int // datasources read at once; 0: 4
 	ReadAhead int // bytes one datasource may be ahead of the output; 0: 4 MiB
+	RowGroups int // bytes that row groups being made take, of all datasources of a job; 0: 12 MiB
 }
 
 const (
 	defaultParallel  = 4
 	defaultReadAhead = 4 << 20
+	defaultRowGroups = 12 << 20
 )

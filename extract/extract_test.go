@@ -128,8 +128,11 @@ func TestDocument(t *testing.T) {
 		t.Errorf("document (-want +got):\n%s", diff)
 	}
 	wantResult := extract.Result{
-		Format: "json", Rows: 5, Consistency: map[string]string{"Alpha": "snapshot", "zulu": "snapshot"},
-		Tables: []extract.TableFacts{{"Alpha", "b", 2}, {"zulu", "a", 0}, {"zulu", "b", 2}, {"zulu", `q"u\ote`, 1}},
+		Format: "json", Rows: 5, SizeBytes: int64(len(want)), Consistency: map[string]string{"Alpha": "snapshot", "zulu": "snapshot"},
+		Tables: []extract.TableFacts{
+			{Datasource: "Alpha", Table: "b", Rows: 2}, {Datasource: "zulu", Table: "a"}, {Datasource: "zulu", Table: "b", Rows: 2},
+			{Datasource: "zulu", Table: `q"u\ote`, Rows: 1},
+		},
 	}
 	if diff := cmp.Diff(wantResult, got, cmpopts.IgnoreFields(extract.Result{}, "Facts")); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
@@ -304,7 +307,7 @@ func TestFailures(t *testing.T) {
 			extract.Failure{Code: problem.JobLimit, Message: `the result is larger than JOB_MAX_RESULT_BYTES (5000) allows: datasource "d", table "t"`, Datasource: "d", Table: "t"},
 		},
 		{
-			"format", &script{}, func(j *extract.Job) { j.Format = "xml" },
+			"format", &script{}, func(j *extract.Job) { j.Output.Format = "xml" },
 			extract.Failure{Code: problem.DataRequestInvalid, Message: "the format is not supported"},
 		},
 		{
@@ -418,7 +421,7 @@ func TestReplacesWhatADeadAttemptLeft(t *testing.T) {
 		t.Errorf("without clearing the key: %v", err)
 	}
 	lost := errors.New("lost")
-	j.Owned = func(context.Context) error { return lost }
+	j.Retry, j.Owned = true, func(context.Context) error { return lost }
 	if _, err = b.run(t, j); !errors.Is(err, lost) {
 		t.Errorf("by another than the owner: %v", err)
 	}

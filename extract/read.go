@@ -2,6 +2,7 @@ package extract
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/fetcherhq/fetcher/problem"
@@ -71,29 +72,52 @@ func (r *reader) refuse(f Fault) *Failure {
 func (r *reader) table(ctx context.Context, session source.Session, step Step, first bool) error {
 	b := r.out.get()
 	b.table = step.Name
-	var err error
-	if b.data, err = r.enc.table(b.data, step.Name, step.Query.Columns, first); err != nil {
-		return err
+	pass := func(data []byte) ([]byte, error) {
+		b.data = data
+		next, err := r.out.put(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		b = next
+		return b.data, nil
 	}
+	data, err := r.enc.table(b.data, head{name: step.Name, columns: step.Query.Columns, first: first, pass: pass})
+	if err != nil {
+		return r.refuseCell(err, step)
+	}
+	b.data = data
 	err = session.Stream(ctx, step.Query, func(row source.Row) error {
 		data, failed := r.enc.row(b.data, row)
 		if failed != nil {
-			return failed
+			return r.refuseCell(failed, step)
 		}
 		b.data = data
 		b.rows++
 		if len(data) >= blockBytes {
-			b, failed = r.out.put(ctx, b)
+			_, failed = pass(data)
 		}
 		return failed
 	})
 	if err != nil {
 		return err
 	}
-	if b.data, err = r.enc.end(b.data); err != nil {
-		return err
+	if data, err = r.enc.end(b.data); err != nil {
+		return r.refuseCell(err, step)
 	}
-	b.ends = true
+	b.data, b.ends = data, true
 	_, err = r.out.put(ctx, b)
 	return err
+}
+
+// refuseCell gives the encoder's complaint about a value its place; other errors stay.
+func (r *reader) refuseCell(err error, step Step) error {
+	c, ok := errors.AsType[*cellError](err)
+	if !ok {
+		return err
+	}
+	at := place{r.Name, step.Name}
+	if c.field == "" {
+		return at.failure(problem.JobFormat, nil, "the format can't hold the table: %s", c.reason)
+	}
+	return at.failure(problem.JobFormat, nil, "the format can't hold a value: %s: field %q", c.reason, c.field)
 }

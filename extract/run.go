@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -19,7 +20,7 @@ var errNoDriver = errors.New("no driver for the kind")
 // Run extracts job and commits its object. progress is called often, by one goroutine at a time; it must not block.
 // Every error is a *Failure; there is no object then.
 func (r *Runner) Run(ctx context.Context, job Job, progress func(Progress)) (Result, error) {
-	if f := cmp.Or(job.Format, FormatJSON); f != FormatJSON {
+	if !job.Output.valid() {
 		return Result{}, &Failure{Code: problem.DataRequestInvalid, Message: "the format is not supported"}
 	}
 	run, cancel := context.WithCancel(ctx)
@@ -44,36 +45,55 @@ func (r *Runner) run(ctx context.Context, job Job, progress func(Progress)) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	if err = r.reclaim(ctx, job); err != nil {
+	if job.Retry {
+		if err = r.reclaim(ctx, job); err != nil {
+			return Result{}, err
+		}
+	}
+	to, err := r.target(ctx, job)
+	if err != nil {
 		return Result{}, err
 	}
-	w, err := r.Store.Create(ctx, job.TenantID, job.Key)
-	if err != nil {
-		return Result{}, ofStorage(err)
-	}
-	defer w.Abort()
-	out := &output{w: w, job: job, progress: progress}
+	whole := false
+	defer func() { // also after a panic
+		to.abort()
+		if !whole && to.partial() {
+			r.withdraw(ctx, job)
+		}
+	}()
+	out := &output{to: to, job: job, progress: progress}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.start(groupCtx, group, readers) })
 	group.Go(func() error { return guard(func() error { return out.write(groupCtx, readers) }) })
 	if err = group.Wait(); err != nil {
 		return Result{}, err
 	}
-	facts, err := w.Commit(ctx)
-	if err != nil {
-		return Result{}, ofStorage(err)
+	consistency := map[string]string{}
+	for _, reader := range readers {
+		consistency[reader.Name] = reader.consistency
 	}
-	return out.result(facts, readers), nil
+	result, err := to.commit(ctx, consistency)
+	if err != nil {
+		return Result{}, err
+	}
+	whole, result.Rows = true, out.rows
+	return result, nil
 }
 
-// reclaim clears the job's key of what an earlier attempt left.
-func (r *Runner) reclaim(ctx context.Context, job Job) error {
-	if job.Owned == nil {
-		return nil
+func (r *Runner) target(ctx context.Context, job Job) (target, error) {
+	if job.Output.PerTable() {
+		return r.newTables(job), nil
 	}
+	return r.newDocument(ctx, job)
+}
+
+// reclaim clears the job's keys of what an earlier attempt left.
+func (r *Runner) reclaim(ctx context.Context, job Job) error {
 	var owned error
-	err := r.Store.Reclaim(ctx, job.Key, func(ctx context.Context) error {
-		owned = job.Owned(ctx)
+	err := job.Output.Reclaim(ctx, r.Store, job.Key, func(ctx context.Context) error {
+		if job.Owned != nil {
+			owned = job.Owned(ctx)
+		}
 		return owned
 	})
 	if err != nil {
@@ -82,9 +102,29 @@ func (r *Runner) reclaim(ctx context.Context, job Job) error {
 	return nil
 }
 
+// Reclaim removes the objects of a result whose document or manifest has the key, and unfinished ones, by the rule of
+// results.Store.Reclaim.
+func (o Output) Reclaim(ctx context.Context, store *results.Store, key string, owned func(context.Context) error) error {
+	if o.PerTable() {
+		return store.ReclaimAll(ctx, directory(key), owned)
+	}
+	return store.Reclaim(ctx, key, owned)
+}
+
+const withdrawFor = 10 * time.Second
+
+// withdraw removes the objects of tables that were finished before the run failed. What it can't remove is left to the
+// next attempt, or to whoever ends the job.
+func (r *Runner) withdraw(ctx context.Context, job Job) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawFor)
+	defer cancel()
+	_ = r.reclaim(ctx, job)
+}
+
 // readers prepares one reader per datasource, in the order of the output.
 func (r *Runner) readers(job Job) ([]*reader, error) {
 	var readers []*reader
+	groups := cmp.Or(r.RowGroups, defaultRowGroups) / max(1, min(cmp.Or(r.Parallel, defaultParallel), len(job.Datasources)))
 	for _, d := range job.Datasources {
 		driver, ok := r.Drivers[d.Params.Kind]
 		if !ok {
@@ -95,7 +135,7 @@ func (r *Runner) readers(job Job) ([]*reader, error) {
 			dialer = r.Dialer
 		}
 		readers = append(readers, &reader{
-			Datasource: d, driver: driver, dialer: dialer, deadline: job.Deadline, enc: &jsonEncoder{},
+			Datasource: d, driver: driver, dialer: dialer, deadline: job.Deadline, enc: newEncoder(job, groups),
 			out: newQueue(cmp.Or(r.ReadAhead, defaultReadAhead)),
 		})
 	}
@@ -124,28 +164,21 @@ func (r *Runner) start(ctx context.Context, group *errgroup.Group, readers []*re
 
 // output puts the pieces of all readers together.
 type output struct {
-	w        *results.Writer
+	to       target
 	job      Job
 	progress func(Progress)
 	rows     int64
-	tables   []TableFacts
-	frame    []byte
 }
 
 func (o *output) write(ctx context.Context, readers []*reader) error {
 	for i, r := range readers {
-		frame, err := document{}.open(o.frame[:0], r.Name, i == 0)
-		if err != nil {
-			return err
-		}
-		if err := o.put(place{datasource: r.Name}, frame); err != nil {
+		if err := o.to.begin(r.Name, i == 0); err != nil {
 			return err
 		}
 		if err := o.drain(ctx, r); err != nil {
 			return err
 		}
-		o.frame = document{}.close(frame[:0], i == len(readers)-1)
-		if err := o.put(place{datasource: r.Name}, o.frame); err != nil {
+		if err := o.to.end(r.Name, i == len(readers)-1); err != nil {
 			return err
 		}
 	}
@@ -165,31 +198,16 @@ func (o *output) drain(ctx context.Context, r *reader) error {
 		if limit := o.job.MaxRows; limit > 0 && o.rows > limit {
 			return at.failure(problem.JobLimit, nil, "the job has more rows than JOB_MAX_ROWS (%d) allows", limit)
 		}
-		if err := o.put(at, b.data); err != nil {
+		if err := o.to.write(ctx, at, b.data); err != nil {
 			return err
 		}
 		if b.ends {
-			o.tables, rows = append(o.tables, TableFacts{r.Name, b.table, rows}), 0
+			if err := o.to.endTable(ctx, at, rows); err != nil {
+				return err
+			}
+			rows = 0
 		}
-		o.progress(Progress{Rows: o.rows, Bytes: o.w.Size(), Table: r.Name + "." + b.table})
+		o.progress(Progress{Rows: o.rows, Bytes: o.to.size(), Table: r.Name + "." + b.table})
 		r.out.done(b)
 	}
-}
-
-func (o *output) put(at place, p []byte) error {
-	if limit := o.job.MaxBytes; limit > 0 && o.w.Size()+int64(len(p)) > limit {
-		return at.failure(problem.JobLimit, nil, "the result is larger than JOB_MAX_RESULT_BYTES (%d) allows", limit)
-	}
-	if _, err := o.w.Write(p); err != nil {
-		return ofStorage(err)
-	}
-	return nil
-}
-
-func (o *output) result(facts results.Facts, readers []*reader) Result {
-	result := Result{Facts: facts, Format: FormatJSON, Rows: o.rows, Tables: o.tables, Consistency: map[string]string{}}
-	for _, r := range readers {
-		result.Consistency[r.Name] = r.consistency
-	}
-	return result
 }

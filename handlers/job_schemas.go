@@ -56,6 +56,6 @@ func (FilterValue) Schema(huma.Registry) *huma.Schema {
 
 // JobOutput is how the result is written.
 type JobOutput struct {
-	Format      string `json:"format,omitempty" enum:"json" default:"json"`
-	Compression string `json:"compression,omitempty" enum:"none" default:"none"`
+	Format      string `json:"format,omitempty" enum:"json,ndjson,csv,parquet" default:"json"`
+	Compression string `json:"compression,omitempty" enum:"none,gzip,zstd" default:"none"`
 }

@@ -40,9 +40,9 @@ type JobProgress struct {
 // JobResult describes a result.
 type JobResult struct {
 	Format    string           `json:"format"`
-	SizeBytes int64            `json:"sizeBytes" minimum:"0"`
+	SizeBytes int64            `json:"sizeBytes" minimum:"0" doc:"Of the document, or of all tables' files."`
 	RowCount  int64            `json:"rowCount" minimum:"0"`
-	SHA256    string           `json:"sha256" doc:"Hex."`
+	SHA256    string           `json:"sha256" doc:"Hex; of the document or the manifest, as resultHmac."`
 	ExpiresAt *time.Time       `json:"expiresAt,omitzero" required:"false" nullable:"false"`
 	Tables    []JobResultTable `json:"tables" nullable:"false"`
 }
@@ -52,6 +52,12 @@ type JobResultTable struct {
 	Datasource string `json:"datasource"`
 	Table      string `json:"table"`
 	Rows       int64  `json:"rows" minimum:"0"`
+
+	// Of formats that have a file per table.
+	Path      *string `json:"path,omitzero" required:"false" nullable:"false"`
+	SizeBytes *int64  `json:"sizeBytes,omitzero" required:"false" nullable:"false" minimum:"0"`
+	SHA256    *string `json:"sha256,omitzero" required:"false" nullable:"false" doc:"Hex."`
+	HMAC      *string `json:"hmac,omitzero" required:"false" nullable:"false" doc:"Hex, as resultHmac."`
 }
 
 // JobError is why a job failed.
@@ -97,6 +103,11 @@ func viewResult(j *store.Job) (*JobResult, error) {
 	if len(j.ResultTables) > 0 {
 		if err := json.Unmarshal(j.ResultTables, &out.Tables); err != nil {
 			return nil, err
+		}
+	}
+	for i := range out.Tables {
+		if t := &out.Tables[i]; t.Path != nil && t.SizeBytes == nil { // kept without its zero
+			t.SizeBytes = new(int64)
 		}
 	}
 	return out, nil

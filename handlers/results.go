@@ -46,14 +46,18 @@ func (e *edge) mountResults() {
 		summary: "Download the result of a completed job",
 		description: "The plaintext, streamed and verified on the way: a download that ends short of Content-Length is not the result. " +
 			"`Repr-Digest` and `ETag` hold its SHA-256. HEAD answers the same without the content. Of a part, every block " +
-			"is authentic, but only the whole proves its digest.",
+			"is authentic, but only the whole proves its digest. Formats other than json have a file per table: " +
+			"`datasource` and `table` choose one; without them a ZIP of all of them and the manifest comes, always the same " +
+			"bytes, without `Repr-Digest` and ranges. Compressed files come as they are, without Content-Encoding.",
 		params: []*huma.Param{
+			queryParam(paramDatasource, "Of the table to download; not for json.", &huma.Schema{Type: huma.TypeString}),
+			queryParam(paramTable, "As requested by the job; not for json.", &huma.Schema{Type: huma.TypeString}),
 			headerParam("If-None-Match", "304 when one of these is the result's ETag."),
 			headerParam("Range", "One range of bytes: 206. Several, or another unit: the whole."),
 			headerParam("If-Range", "The result's ETag; with any other value Range counts as absent."),
 		},
 		success: http.StatusOK,
-		codes:   []problem.Code{problem.ResultNotReady, problem.ResultExpired, problem.RangeNotSatisfiable},
+		codes:   []problem.Code{problem.QueryInvalid, problem.NotFound, problem.ResultNotReady, problem.ResultExpired, problem.RangeNotSatisfiable},
 	}
 	register(e, op, e.downloadResult)
 	op.id, op.method, op.hidden = "head-fetcher-result", http.MethodHead, true
@@ -70,6 +74,9 @@ func (e *edge) documentDownload(path string) {
 	answers := e.api.OpenAPI().Paths[path].Get.Responses
 	ok := answers[strconv.Itoa(http.StatusOK)]
 	ok.Content = map[string]*huma.MediaType{mediaJSON: {Schema: &huma.Schema{}}}
+	for _, media := range fileMedia() {
+		ok.Content[media] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+	}
 	ok.Headers = map[string]*huma.Header{
 		headerETag:         stringHeader("The result's SHA-256, quoted."),
 		headerReprDigest:   stringHeader("The result's SHA-256 in the form of RFC 9530."),
@@ -98,49 +105,48 @@ func (e *edge) downloadResult(ctx context.Context, in *idInput) (*downloadOutput
 	if err != nil {
 		return nil, err
 	}
+	tenantID := tenant.FromContext(ctx).TenantID()
 	// A download takes as long as its client likes; it must not hold a pool that may have to close.
 	tenant.FromContext(ctx).Release()
-	tag := `"` + facts.SHA256 + `"`
-	if matches(exchangeOf(ctx).request.Header.Values("If-None-Match"), tag) {
-		return &downloadOutput{Body: func(out huma.Context) {
-			out.SetHeader(headerETag, tag)
-			out.SetStatus(http.StatusNotModified)
-		}}, nil
-	}
-	part, err := parseRange(exchangeOf(ctx).request.Method, exchangeOf(ctx).request.Header, tag, facts.SizeBytes)
+	d, err := e.choose(ctx, tenantID, job, facts)
 	if err != nil {
 		return nil, err
 	}
-	reader, err := e.openResult(ctx, facts, part)
+	if matches(exchangeOf(ctx).request.Header.Values("If-None-Match"), d.tag) {
+		return &downloadOutput{Body: func(out huma.Context) {
+			out.SetHeader(headerETag, d.tag)
+			out.SetStatus(http.StatusNotModified)
+		}}, nil
+	}
+	var part *byteRange
+	if d.whole == nil {
+		if part, err = parseRange(exchangeOf(ctx).request.Method, exchangeOf(ctx).request.Header, d.tag, d.size()); err != nil {
+			return nil, err
+		}
+	}
+	reader, err := e.openDownload(ctx, tenantID, d, part)
 	if err != nil {
 		return nil, resultFault(job, err)
 	}
 	return &downloadOutput{Body: func(out huma.Context) {
 		defer func() { _ = reader.Close() }()
-		out.SetHeader(headerETag, tag)
-		out.SetHeader(headerReprDigest, reprDigest(facts.SHA256))
-		out.SetHeader(headerType, resultMediaType(job))
-		out.SetHeader(headerAcceptRanges, "bytes")
-		length, status := facts.SizeBytes, http.StatusOK
-		if part != nil {
-			length, status = part.length, http.StatusPartialContent
-			out.SetHeader(headerContentRange, part.contentRange(facts.SizeBytes))
-		}
-		out.SetHeader("Content-Length", strconv.FormatInt(length, 10))
-		out.SetStatus(status)
+		d.describe(out, part)
 		if out.Method() != http.MethodHead {
 			e.stream(ctx, humagin.Unwrap(out).Writer, job, reader)
 		}
 	}}, nil
 }
 
-// openResult opens the result, or the part of it. The whole is verified whole, also when it was asked for as a range.
-func (e *edge) openResult(ctx context.Context, facts results.Facts, part *byteRange) (io.ReadCloser, error) {
-	tenantID := tenant.FromContext(ctx).TenantID()
-	if part == nil || part.length == facts.SizeBytes {
-		return e.opts.Results.OpenReader(ctx, tenantID, facts)
+// openDownload opens what is downloaded, or the part of it. The whole is verified whole, also when it was asked for as
+// a range.
+func (e *edge) openDownload(ctx context.Context, tenantID string, d *download, part *byteRange) (io.ReadCloser, error) {
+	if d.whole != nil {
+		return d.whole.Open(ctx)
 	}
-	at, err := e.opts.Results.OpenReaderAt(ctx, tenantID, facts)
+	if part == nil || part.length == d.facts.SizeBytes {
+		return e.opts.Results.OpenReader(ctx, tenantID, d.facts)
+	}
+	at, err := e.opts.Results.OpenReaderAt(ctx, tenantID, d.facts)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +158,7 @@ func (e *edge) openResult(ctx context.Context, facts results.Facts, part *byteRa
 	return partReader{Reader: reader, Closer: at}, nil
 }
 
-// resultFacts returns what is known of the job's result; FET-1023 and FET-1024 when there is none, yet or any more.
+// resultFacts returns what is known of the object that stands for the job's result; FET-1023 and FET-1024 when there is none, yet or any more.
 func (e *edge) resultFacts(job *store.Job) (results.Facts, error) {
 	if job.Status != store.JobCompleted {
 		return results.Facts{}, problem.New(problem.ResultNotReady, "the job has no result")
@@ -167,6 +173,9 @@ func (e *edge) resultFacts(job *store.Job) (results.Facts, error) {
 	}
 	facts.SizeBytes, facts.SHA256, facts.HMAC = *job.ResultSizeBytes, *job.ResultSHA256, *job.ResultHMAC
 	facts.KeyVersion = *job.ResultKeyVersion
+	if job.ResultManifestBytes != nil {
+		facts.SizeBytes = *job.ResultManifestBytes
+	}
 	return facts, nil
 }
 
@@ -232,12 +241,4 @@ func reprDigest(sha256Hex string) string {
 		return ""
 	}
 	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum) + ":"
-}
-
-// resultMediaType is that of the bytes the download serves.
-func resultMediaType(job *store.Job) string {
-	if job.ResultFormat != nil && *job.ResultFormat != "json" {
-		return "application/octet-stream"
-	}
-	return mediaJSON
 }

@@ -69,8 +69,11 @@ func (r *run) complete(ctx context.Context, result extract.Result) disposition {
 	expires := at.Add(r.opts.ResultTTL)
 	facts := store.CompleteFacts{
 		Path: result.Facts.Key, HMAC: result.Facts.HMAC, SHA256: result.Facts.SHA256, Format: result.Format,
-		SizeBytes: result.Facts.SizeBytes, RowCount: result.Rows, KeyVersion: result.Facts.KeyVersion, Tables: tables,
+		SizeBytes: result.SizeBytes, RowCount: result.Rows, KeyVersion: result.Facts.KeyVersion, Tables: tables,
 		ExpiresAt: &expires,
+	}
+	if r.output().PerTable() {
+		facts.ManifestBytes = &result.Facts.SizeBytes
 	}
 	event, err := completedEvent(ctx, r.job, at, facts)
 	if err != nil {
@@ -89,9 +92,9 @@ func (r *run) complete(ctx context.Context, result extract.Result) disposition {
 		return r.forgotten(ctx, err)
 	}
 	took := r.opts.Now().Sub(r.begun)
-	r.metrics.completed(ctx, took, result.Rows, result.Facts.SizeBytes)
+	r.metrics.completed(ctx, took, result.Rows, result.SizeBytes)
 	r.log.LogAttrs(ctx, slog.LevelInfo, "job completed", slog.Int64("rows", result.Rows),
-		slog.Int64("bytes", result.Facts.SizeBytes), slog.Duration("duration", took))
+		slog.Int64("bytes", result.SizeBytes), slog.Duration("duration", took))
 	return done()
 }
 
@@ -221,7 +224,7 @@ func (r *run) fail(ctx context.Context, f *extract.Failure) disposition {
 	case err != nil:
 		return r.forgotten(ctx, err)
 	}
-	if r.job.Attempt > 1 || f.Code == problem.JobCanceled {
+	if r.job.Attempt > 1 || f.Code == problem.JobCanceled || r.output().PerTable() {
 		r.discard(ctx) // what an earlier attempt may have left, or this one stored before it learned of its end
 	}
 	took := r.opts.Now().Sub(r.begun)
@@ -234,11 +237,11 @@ func (r *run) fail(ctx context.Context, f *extract.Failure) disposition {
 	return done()
 }
 
-// discard removes what lies under the key of a job that failed. Nothing can ever refer to it.
+// discard removes what lies under the keys of a job that failed. Nothing can ever refer to it.
 func (r *run) discard(ctx context.Context) {
 	last, cancel := context.WithTimeout(r.last, discardFor)
 	defer cancel()
-	err := r.opts.Runner.Store.Reclaim(last, r.key(), func(context.Context) error { return nil })
+	err := r.output().Reclaim(last, r.opts.Runner.Store, r.key(), func(context.Context) error { return nil })
 	if err != nil && !errors.Is(err, results.ErrGone) {
 		r.log.LogAttrs(ctx, slog.LevelWarn, "object of a failed job not removed", slog.Any("error", err))
 	}

@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -108,31 +110,45 @@ func (r *Request) types() error {
 	return r.output()
 }
 
-// output reads the member output. Only the one format there is yet is accepted.
-func (r *Request) output() error {
-	r.Format = extract.FormatJSON
-	if r.Output == nil {
-		return nil
+// output reads the member output.
+func (r *Request) output() (err error) {
+	o, err := decodeOutput(r.Output)
+	if err == nil {
+		r.Format = cmp.Or(o.Format, extract.FormatJSON)
 	}
-	members, err := decodeObject("body.output", r.Output)
+	return err
+}
+
+// decodeOutput reads the text of the member output, as sent or as stored; nil is the default. Every format goes with
+// every compression.
+func decodeOutput(text []byte) (extract.Output, error) {
+	var o extract.Output
+	if text == nil {
+		return o, nil
+	}
+	members, err := decodeObject("body.output", text)
 	if err != nil {
-		return err
+		return o, err
 	}
-	for name, only := range map[string]string{"format": extract.FormatJSON, "compression": "none"} {
-		value, ok := members[name]
+	for _, m := range []struct {
+		name  string
+		known []string
+		into  *string
+	}{{"format", extract.Formats(), &o.Format}, {"compression", extract.Compressions(), &o.Compression}} {
+		value, ok := members[m.name]
 		if !ok {
 			continue
 		}
-		text, err := decodeString("body.output."+name, value)
-		if err != nil {
-			return err
+		at := "body.output." + m.name
+		if *m.into, err = decodeString(at, value); err != nil {
+			return o, err
 		}
-		if text != only {
-			return problem.New(problem.Malformed, "the output is not supported").
-				With(problem.Field{Location: "body.output." + name, Message: "must be " + only})
+		if !slices.Contains(m.known, *m.into) {
+			return o, problem.New(problem.Malformed, "the output is not supported").
+				With(problem.Field{Location: at, Message: "must be one of " + strings.Join(m.known, ", ")})
 		}
 	}
-	return nil
+	return o, nil
 }
 
 // missing lists the required members that are absent.

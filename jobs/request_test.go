@@ -98,7 +98,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"filter's field", body(good, `{"d": {"t": {"x": [1]}}}`), problem.Malformed, []string{filters + ".d.t.x"}},
 		{"filter's values", body(good, `{"d": {"t": {"x": {"eq": 1}}}}`), problem.Malformed, []string{filters + ".d.t.x.eq"}},
 		{"metadata", `{"dataRequest": {"mappedFields": {"d": {"t": ["x"]}}}, "metadata": []}`, problem.Malformed, []string{"body.metadata"}},
-		{"output", `{"dataRequest": {"mappedFields": {"d": {"t": ["x"]}}}, "metadata": {"source": "p"}, "output": {"format": "csv"}}`, problem.Malformed, []string{"body.output.format"}},
+		{"output", `{"dataRequest": {"mappedFields": {"d": {"t": ["x"]}}}, "metadata": {"source": "p"}, "output": {"format": "xml"}}`, problem.Malformed, []string{"body.output.format"}},
 		{"compression", `{"dataRequest": {"mappedFields": {"d": {"t": ["x"]}}}, "metadata": {"source": "p"}, "output": {"compression": 1}}`, problem.Malformed, []string{"body.output.compression"}},
 
 		{"empty", body(`{}`, ""), problem.DataRequestInvalid, []string{mapped}},

@@ -159,10 +159,8 @@ func (r *run) plan(ctx context.Context) (extract.Job, error) {
 	}
 	job := extract.Job{
 		ID: r.id, TenantID: r.tenant, Key: r.key(), Deadline: r.begun.Add(r.opts.Timeout), Datasources: sources,
-		MaxBytes: r.opts.MaxBytes, MaxRows: r.opts.MaxRows,
-	}
-	if r.job.Attempt > 1 {
-		job.Owned = r.owned
+		Output: r.output(), SafeCells: r.opts.SafeCells, MaxBytes: r.opts.MaxBytes, MaxRows: r.opts.MaxRows,
+		Retry: r.job.Attempt > 1, Owned: r.owned,
 	}
 	return job, nil
 }
@@ -193,13 +191,22 @@ func (r *run) connections(ctx context.Context, sources []extract.Datasource) (ma
 	return r.opts.Connections.Resolve(ctx, store.NewConnections(lease.DB(ctx)), r.tenant, names)
 }
 
-// key is that of the job's object.
+// output is how the result is written. What is stored was checked.
+func (r *run) output() extract.Output {
+	o, err := decodeOutput(r.job.Output)
+	if err != nil {
+		return extract.Output{}
+	}
+	return o
+}
+
+// key is that of the job's document or manifest.
 func (r *run) key() string {
 	segment := r.tenant
 	if r.opts.SingleTenant {
 		segment = ""
 	}
-	return r.opts.Runner.Store.Key(segment, resultsDirectory, r.id.String()+".json")
+	return r.opts.Runner.Store.Key(segment, resultsDirectory, r.output().ObjectName(r.id.String()))
 }
 
 // owned tells whether this attempt still is the job's: asked while an object of an earlier one is looked at.

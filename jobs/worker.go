@@ -62,6 +62,7 @@ type WorkerOptions struct {
 	MaxAttempts  int           // 5
 	MaxBytes     int64         // of a result; 10 GiB
 	MaxRows      int64         // of a job; no limit
+	SafeCells    bool          // CSV_SAFE_CELLS
 	ResultTTL    time.Duration // 7 days
 	Grace        time.Duration // for running jobs when stopping; 30 s
 	Linger       time.Duration // after that, to put back those that have not ended; 8 s

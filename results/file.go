@@ -15,7 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const dirMode = 0o700
+const (
+	dirMode = 0o700
+
+	// tempSuffix ends the names of files that are being written. No key ends so.
+	tempSuffix = ".tmp"
+)
 
 // openBucket opens the bucket of a URL.
 func openBucket(ctx context.Context, raw string) (*bucket, error) {
@@ -73,18 +78,33 @@ func (d directory) sync(key string) error {
 	return nil
 }
 
-// strays finds the temporary files that killed writers of key left behind. Nil: there are none.
+// strays finds the temporary files that killed writers of key, or of any below it if it ends with a slash, left behind.
+// Nil: there are none.
 func (d directory) strays(_ context.Context, key string) (stray, error) {
 	dir, base := filepath.Split(d.path(key))
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	dir = filepath.Clean(dir)
+	whole := strings.HasSuffix(key, "/")
+	if whole {
+		dir = d.path(key)
 	}
 	var found []string
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), base+".") && strings.HasSuffix(e.Name(), ".tmp") {
-			found = append(found, filepath.Join(dir, e.Name()))
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // just finished, or removed
+		case err != nil:
+			return err
+		case e.IsDir():
+			if path != dir && !whole {
+				return fs.SkipDir
+			}
+		case strings.HasSuffix(path, tempSuffix) && (whole || strings.HasPrefix(e.Name(), base+".")):
+			found = append(found, path)
 		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	if len(found) == 0 {
 		return nil, nil //nolint:nilnil // nothing to remove

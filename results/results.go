@@ -60,6 +60,7 @@ type Facts struct {
 	SHA256     string
 	HMAC       string
 	KeyVersion int
+	CRC32      uint32 // IEEE, of the plaintext; known to the writer, not needed for reading
 }
 
 // Open opens the bucket at url: file:///directory, which is created with mode 0700 if need be, or

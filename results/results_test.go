@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -114,7 +115,7 @@ func TestRoundTrip(t *testing.T) { //nolint:tparallel // what the cases leave is
 			mac.Write(plain)
 			want := results.Facts{
 				Key: "pre/acme/external-data/" + fmt.Sprint(n) + ".json", SizeBytes: int64(n), KeyVersion: 2,
-				SHA256: hex.EncodeToString(sum[:]), HMAC: hex.EncodeToString(mac.Sum(nil)),
+				SHA256: hex.EncodeToString(sum[:]), HMAC: hex.EncodeToString(mac.Sum(nil)), CRC32: crc32.ChecksumIEEE(plain),
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)

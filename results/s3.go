@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -79,24 +80,29 @@ func (o objects) writer() *blob.WriterOptions {
 	}}
 }
 
-// strays finds the multipart uploads of key that killed writers left open. Nil: there are none.
+// strays finds the multipart uploads of key, or below it if it ends with a slash, that killed writers left open. Nil:
+// there are none.
 func (o objects) strays(ctx context.Context, key string) (stray, error) {
-	list, err := o.client.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: &o.name, Prefix: &key})
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, u := range list.Uploads {
-		if aws.ToString(u.Key) == key {
-			found = append(found, aws.ToString(u.UploadId))
+	type upload struct{ key, id string }
+	var found []upload
+	pages := s3.NewListMultipartUploadsPaginator(o.client, &s3.ListMultipartUploadsInput{Bucket: &o.name, Prefix: &key})
+	for pages.HasMorePages() {
+		list, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range list.Uploads {
+			if k := aws.ToString(u.Key); k == key || strings.HasSuffix(key, "/") {
+				found = append(found, upload{k, aws.ToString(u.UploadId)})
+			}
 		}
 	}
 	if len(found) == 0 {
 		return nil, nil //nolint:nilnil // nothing to remove
 	}
 	return func(ctx context.Context) error {
-		for _, id := range found {
-			if err := o.abort(ctx, key, id); err != nil {
+		for _, u := range found {
+			if err := o.abort(ctx, u.key, u.id); err != nil {
 				return err
 			}
 		}

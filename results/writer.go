@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"hash/crc32"
 	"io"
 
 	"filippo.io/age"
@@ -68,6 +69,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	}
 	w.sha.Write(p)
 	w.mac.Write(p)
+	w.facts.CRC32 = crc32.Update(w.facts.CRC32, crc32.IEEETable, p)
 	w.facts.SizeBytes += int64(len(p))
 	if _, err := w.enc.Write(p); err != nil {
 		w.err = storageError("write", err)
@@ -120,50 +122,4 @@ func (w *Writer) Abort() {
 	w.done = true
 	w.cancel()           // before Close: a closed writer whose context is alive would commit
 	_ = w.object.Close() // tells that the context is cancelled
-}
-
-// Reclaim removes what writers that are gone left under key: an object that nobody refers to, unfinished uploads.
-// owned is asked between the look and the removal; it must return nil only if the caller alone may write under key at
-// that moment and if no row refers to the object. It is not asked when there is nothing to remove.
-func (s *Store) Reclaim(ctx context.Context, key string, owned func(context.Context) error) error {
-	seen, err := s.bucket.Attributes(ctx, key)
-	if err != nil && !isGone(err) {
-		return storageError("reclaim", err)
-	}
-	sweep, err := s.bucket.strays(ctx, key)
-	if err != nil {
-		return storageError("reclaim", err)
-	}
-	if seen == nil && sweep == nil {
-		return nil
-	}
-	if err := owned(ctx); err != nil {
-		return fmt.Errorf("reclaim object: %w", err)
-	}
-	if sweep != nil {
-		if err := sweep(ctx); err != nil {
-			return storageError("reclaim", err)
-		}
-	}
-	if seen == nil {
-		return nil
-	}
-	return s.deleteSeen(ctx, key, seen.ETag)
-}
-
-// deleteSeen removes the object under key if it still is the one with the ETag.
-func (s *Store) deleteSeen(ctx context.Context, key, etag string) error {
-	now, err := s.bucket.Attributes(ctx, key)
-	switch {
-	case isGone(err):
-		return nil
-	case err != nil:
-		return storageError("reclaim", err)
-	case now.ETag != etag:
-		return fmt.Errorf("reclaim object: %w", ErrExists)
-	}
-	if err := s.bucket.DeleteWithOptions(ctx, key, onlyIf(etag)); err != nil && !isGone(err) {
-		return storageError("reclaim", err)
-	}
-	return nil
 }

@@ -96,6 +96,8 @@ func (s Jobs) Complete(ctx context.Context, id uuid.UUID, attempt int, f Complet
 			"result_key_version": f.KeyVersion,
 			"result_tables":      f.Tables,
 			"result_expires_at":  f.ExpiresAt,
+
+			"result_manifest_bytes": f.ManifestBytes,
 		})
 	})
 }

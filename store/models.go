@@ -83,6 +83,8 @@ type Job struct {
 	ResultTables     []byte // JSON
 	ResultExpiresAt  *time.Time
 
+	ResultManifestBytes *int64 // size of the object at ResultPath where that is a manifest; ResultSizeBytes is its tables'
+
 	ErrorCode       *string
 	ErrorMessage    *string
 	ErrorDatasource *string
@@ -103,6 +105,8 @@ type CompleteFacts struct {
 	KeyVersion int
 	Tables     []byte // JSON; nil when the format has none to tell
 	ExpiresAt  *time.Time
+
+	ManifestBytes *int64 // size of the object at Path where that is a manifest, and SizeBytes that of what it lists
 }
 
 // Failure is why a job failed. Every member may be shown to the caller; an empty one is stored as absent.

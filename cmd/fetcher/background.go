@@ -91,7 +91,7 @@ func (a *app) workerOptions() jobs.WorkerOptions {
 		Pool: a.pool, Leases: a.control, Tenants: a.router, Connections: a.conns,
 		Runner:       &extract.Runner{Drivers: a.drivers, Dialer: a.guard, Store: a.objects},
 		SingleTenant: !a.cfg.Tenants.Multi, Concurrency: j.Concurrency, MaxRunning: a.cfg.Tenants.MaxRunningJobs, Timeout: j.Timeout, MaxAttempts: j.MaxAttempts,
-		MaxBytes: int64(j.MaxResultBytes), MaxRows: j.MaxRows, ResultTTL: a.cfg.Results.TTL, Grace: a.cfg.Server.ShutdownGrace,
+		MaxBytes: int64(j.MaxResultBytes), MaxRows: j.MaxRows, SafeCells: a.cfg.Results.SafeCells, ResultTTL: a.cfg.Results.TTL, Grace: a.cfg.Server.ShutdownGrace,
 		Logger: a.log, Meter: a.tel.Meter("jobs"), Tracer: a.tel.TracerProvider(),
 	}
 }

@@ -71,11 +71,23 @@ type apiJob struct {
 		SizeBytes int64  `json:"sizeBytes"`
 		RowCount  int64  `json:"rowCount"`
 		SHA256    string `json:"sha256"`
+
+		Tables []apiTable `json:"tables"`
 	} `json:"result"`
 	Error *struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	} `json:"error"`
+}
+
+// apiTable is a table of a result; Path and what follows are set where it is a file by itself.
+type apiTable struct {
+	Datasource string `json:"datasource"`
+	Table      string `json:"table"`
+	Path       string `json:"path"`
+	SizeBytes  int64  `json:"sizeBytes"`
+	SHA256     string `json:"sha256"`
+	HMAC       string `json:"hmac"`
 }
 
 // call sends body as JSON (nothing for nil) and decodes the answer into out (nothing for nil). An error answer is an

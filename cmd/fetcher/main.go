@@ -90,7 +90,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 func newRoot() *cobra.Command {
 	root := group("fetcher", "Multi-tenant data gateway: extracts from tenants' databases into encrypted, verified results",
 		newServe(), newManager(), newWorker(), newDev(), newDemo(), newMigrate(), newTenant(),
-		newKeys(), newEvents(), newConfig(), newHealthcheck(), newVersion(),
+		newKeys(), newResult(), newEvents(), newConfig(), newHealthcheck(), newVersion(),
 	)
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
