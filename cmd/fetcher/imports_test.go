@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 }
 
 // wirers may import everything: they bring concrete parts together, or are imported by tests only.
-var wirers = []string{"cmd/fetcher", "testkit", "bench", "e2e", "charts"}
+var wirers = []string{"cmd/fetcher", "testkit", "source/sourcetest", "bench", "e2e", "charts"}
 
 func TestImportTable(t *testing.T) {
 	t.Parallel()
