@@ -38,7 +38,7 @@ type link struct {
 	failed error       // of the network
 
 	held  bool // no row is wanted now
-	ahead int  // bytes read since then
+	ahead int  // bytes read since that changed
 	since int  // bytes read since the visitor had a turn
 }
 
@@ -123,15 +123,21 @@ func (l *link) note(n int, err error) {
 	}
 }
 
-// hold stops the driver from reading far ahead while a row is visited; release lets it go on.
-func (l *link) hold() { l.set(true) }
-
-func (l *link) release() { l.set(false) }
-
-func (l *link) set(held bool) {
+// hold stops the driver from reading far ahead while a row is visited. It returns how many bytes have come since the
+// last one was wanted.
+func (l *link) hold() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held, l.ahead = held, 0
+	size := l.ahead
+	l.held, l.ahead = true, 0
+	return size
+}
+
+// release lets the driver go on.
+func (l *link) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held, l.ahead = false, 0
 	l.moved.Broadcast()
 }
 

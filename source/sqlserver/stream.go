@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 
 	"github.com/fetcherhq/fetcher/source"
 )
+
+// largeRow is from which size on, as it came, a row is collected right after its visit. The driver needs several times
+// the size of a value to decode it, all of which would otherwise still be there when it decodes the next one.
+const largeRow = 4 << 20
 
 var errChanged = errors.New("table is not any more what the catalogue told of it")
 
@@ -34,11 +39,15 @@ func (s *session) Stream(ctx context.Context, q source.Query, visit func(source.
 	r := &row{columns: statement.columns, spill: q.Spill}
 	return s.do(ctx, "read", func(ctx context.Context) error {
 		return s.each(ctx, statement.sql.String(), statement.args, func(values []sqldriver.Value) error {
-			s.link.hold()
+			size := s.link.hold()
 			defer s.link.release()
 			r.begin(values)
 			if err := visit(r); err != nil {
 				return &visitError{err: err}
+			}
+			if size > largeRow {
+				clear(values)
+				runtime.GC()
 			}
 			return r.end()
 		})
