@@ -42,5 +42,9 @@ func finish(code int) int {
 		fmt.Fprintln(os.Stderr, "testkit: stop S3:", err)
 		code = max(code, 1)
 	}
+	if err := sharedMaria.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "testkit: stop MariaDB:", err)
+		code = max(code, 1)
+	}
 	return code
 }
