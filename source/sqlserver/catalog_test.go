@@ -103,7 +103,7 @@ func TestCatalogScope(t *testing.T) {
 				catalogTable{schema: "dbo", name: "order", columns: []catalogColumn{{name: "id", typ: "int"}}},
 			)
 			s := f.open()
-			s.(*session).schema = c.params.Schema //nolint:forcetypeassert // ours
+			s.(*session).schema = c.params.Schema
 			catalog, err := s.Catalog(context.Background(), c.scope)
 			if err != nil {
 				t.Fatal(cause(err))

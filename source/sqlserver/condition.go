@@ -218,9 +218,9 @@ func (c condition) equalBytes(values []source.Operand, negated bool) string {
 		value := c.value(v)
 		list[i] = c.operand() + " = " + value + " AND DATALENGTH(" + c.operand() + ") = DATALENGTH(" + value + ")"
 	}
-	any := strings.Join(list, " OR ")
+	found := strings.Join(list, " OR ")
 	if negated {
-		return "NOT (" + any + ")"
+		return "NOT (" + found + ")"
 	}
-	return any
+	return found
 }

@@ -185,7 +185,7 @@ func TestRouting(t *testing.T) {
 	if err != nil {
 		t.Fatal(cause(err))
 	}
-	if err := s.Ping(context.Background()); err != nil {
+	if err = s.Ping(context.Background()); err != nil {
 		t.Fatal(cause(err))
 	}
 	_ = s.Close()

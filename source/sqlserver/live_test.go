@@ -174,7 +174,7 @@ func TestLiveValues(t *testing.T) {
 			continue // made by the server; in another code page than the literals
 		}
 		table := fmt.Sprintf("g%d", i)
-		if _, err := l.admin.ExecContext(context.Background(), fmt.Sprintf("CREATE TABLE %s (n int PRIMARY KEY, v %s NULL)", table, decl)); err != nil {
+		if _, err = l.admin.ExecContext(context.Background(), fmt.Sprintf("CREATE TABLE %s (n int PRIMARY KEY, v %s NULL)", table, decl)); err != nil {
 			t.Logf("%s: %v", decl, err) // a type of newer servers
 			continue
 		}
@@ -187,7 +187,7 @@ func TestLiveValues(t *testing.T) {
 		l.exec(t, fmt.Sprintf("INSERT INTO %s VALUES (%d, NULL)", table, len(g.values)))
 		want[table] = append(want[table], `{"v":null}`)
 	}
-	if _, err := s.Begin(context.Background(), time.Time{}); err != nil {
+	if _, err = s.Begin(context.Background(), time.Time{}); err != nil {
 		t.Fatal(cause(err))
 	}
 	catalog, err := s.Catalog(context.Background(), source.Scope{})

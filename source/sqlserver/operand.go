@@ -131,14 +131,14 @@ func (c condition) inList(values []source.Operand, negated bool) string {
 		}
 	}
 	decl, collate := c.typ.decl, ""
-	switch {
-	case c.typ.family == source.FamilyBinary:
+	switch c.typ.family {
+	case source.FamilyBinary:
 		from := "FROM " + c.list(texts, "varbinary(max)") + " WHERE v = " + c.operand() + " AND DATALENGTH(v) = DATALENGTH(" + c.operand() + ")"
 		if negated {
 			return c.always() + " AND NOT EXISTS (SELECT 1 " + from + ")"
 		}
 		return "EXISTS (SELECT 1 " + from + ")"
-	case c.typ.family == source.FamilyText:
+	case source.FamilyText:
 		decl = "nvarchar(max)"
 		if c.typ.collation != "" {
 			collate = " COLLATE " + c.typ.collation

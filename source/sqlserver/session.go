@@ -75,8 +75,8 @@ func (s *session) Begin(ctx context.Context, deadline time.Time) (string, error)
 		isolation, consistency = sql.LevelSnapshot, consistencySnapshot
 	}
 	err = s.do(ctx, "begin", func(ctx context.Context) error {
-		_, err := s.conn.BeginTx(ctx, sqldriver.TxOptions{Isolation: sqldriver.IsolationLevel(isolation)})
-		return err
+		_, beginErr := s.conn.BeginTx(ctx, sqldriver.TxOptions{Isolation: sqldriver.IsolationLevel(isolation)})
+		return beginErr
 	})
 	if err != nil {
 		return "", err

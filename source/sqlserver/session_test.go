@@ -27,7 +27,7 @@ func numbers3() tds.Answer {
 // endless sends numbers until somebody stops it.
 func endless() tds.Answer {
 	return tds.Answer{Columns: []tds.Column{{Type: tds.Int()}}, More: func(yield func([]any) bool) {
-		for i := 0; yield([]any{i}); i++ { //nolint:revive // the rows are made in the condition
+		for i := 0; yield([]any{i}); i++ {
 		}
 	}}
 }
@@ -40,7 +40,7 @@ func TestLogin(t *testing.T) {
 	if err := s.Ping(context.Background()); err != nil {
 		t.Fatal(cause(err))
 	}
-	want := []tds.Login{{TDSVersion: 0x74000004, User: testUser, Password: testPassword, Application: "fetcher", Server: f.Host(), Database: testDatabase}}
+	want := []tds.Login{{TDSVersion: 0x74000004, User: testUser, Password: testPassword, Application: "fetcher", Server: f.Host(), Database: testDatabase, PacketSize: packetSize}}
 	if diff := cmp.Diff(want, f.Logins(), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -246,7 +246,7 @@ func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, numbersTable())
 	f.Handle(tds.Containing("FROM [dbo].[n]"), numbers3())
-	size := 0
+	var size int
 	for limit := 0; ; limit++ {
 		d := &cuttingDialer{left: -1}
 		s, err := New().Open(context.Background(), f.params(), d)
@@ -300,7 +300,7 @@ func (c *cuttingConn) Read(b []byte) (int, error) {
 		return c.Conn.Read(b)
 	}
 	if c.d.left == 0 {
-		_ = c.Conn.Close()
+		_ = c.Close()
 		return 0, net.ErrClosed
 	}
 	n, err := c.Conn.Read(b[:min(len(b), c.d.left)])
@@ -322,7 +322,7 @@ func TestVisitorFails(t *testing.T) {
 		}
 		return nil
 	})
-	if err != mine { //nolint:errorlint // the very same
+	if err != mine {
 		t.Errorf("got %v", err)
 	}
 	if rows != 100 {

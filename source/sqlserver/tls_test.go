@@ -1,6 +1,7 @@
 package sqlserver
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -208,11 +209,11 @@ func negativeSerial(t *testing.T) *tls.Config {
 		Algorithm asn1.RawValue
 		Signature asn1.BitString
 	}
-	if _, err := asn1.Unmarshal(der, &certificate); err != nil {
+	if _, err = asn1.Unmarshal(der, &certificate); err != nil {
 		t.Fatal(err)
 	}
 	serial := []byte{2, 1, 0x7e} // the first integer of one byte behind the version
-	at := strings.Index(string(certificate.Body.FullBytes), string(serial))
+	at := bytes.Index(certificate.Body.FullBytes, serial)
 	if at < 0 {
 		t.Fatal("no serial number in the certificate")
 	}

@@ -157,7 +157,7 @@ func textType(c columnType) (typ, bool) {
 			t.decl = sized(c.name, c.length/2)
 		}
 	case "ntext":
-		t.compare = "CONVERT(nvarchar(max), %s)"
+		t.compare = asWide
 	default:
 		return typ{}, false
 	}
@@ -170,6 +170,9 @@ func textType(c columnType) (typ, bool) {
 	}
 	return t, true
 }
+
+// asWide reads anything that has a text as that text.
+const asWide = "CONVERT(nvarchar(max), %s)"
 
 // wideType is the UTF-16 type that holds any value of a type in a code page.
 func wideType(c columnType) string {
@@ -198,11 +201,11 @@ func specialType(c columnType) typ {
 	case c.name == "xml":
 		return typ{kind: kindText}
 	case c.name == "json":
-		return typ{kind: kindJSON, family: source.FamilyJSON, read: "CONVERT(nvarchar(max), %s)"}
+		return typ{kind: kindJSON, family: source.FamilyJSON, read: asWide}
 	case c.assembly: // hierarchyid, geometry, geography, and what users made: all have a text of their own
 		return typ{kind: kindText, read: "%s.ToString()"}
 	}
-	return typ{kind: kindText, read: "CONVERT(nvarchar(max), %s)"} // vector, and what is to come
+	return typ{kind: kindText, read: asWide} // vector, and what is to come
 }
 
 func sized(name string, length int) string {

@@ -3,6 +3,7 @@ package tds
 import (
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // Login is what a client said of itself.
@@ -14,6 +15,7 @@ type Login struct {
 	Application string
 	Server      string
 	Database    string
+	PacketSize  int
 }
 
 const (
@@ -70,6 +72,7 @@ func (c *conn) login() error {
 		_, _ = m.Write(doneToken(tokenDone, doneError, 0))
 		return errors.Join(m.end(), errors.New("refused"))
 	}
+	c.packet = min(max(l.PacketSize, smallestPacket), largestPacket)
 	version := uint32(versionTDS74)
 	if c.server.opts.Encryption == Strict {
 		version = versionTDS80
@@ -77,7 +80,7 @@ func (c *conn) login() error {
 	_, _ = m.Write(envText(envDatabase, l.Database, "master"))
 	_, _ = m.Write([]byte{tokenEnvChange, 8, 0, envCollation, 5, 0x09, 0x04, 0xd0, 0x00, 0x34, 0})
 	_, _ = m.Write(loginAck(version))
-	_, _ = m.Write(envText(envPacketSize, fmt.Sprint(c.packet), fmt.Sprint(defaultPacket)))
+	_, _ = m.Write(envText(envPacketSize, strconv.Itoa(c.packet), strconv.Itoa(defaultPacket)))
 	if c.server.opts.RouteHost != "" {
 		_, _ = m.Write(envRoute(c.server.opts.RouteHost, c.server.opts.RoutePort))
 	}
@@ -99,7 +102,8 @@ func parseLogin(body []byte) (Login, error) {
 	r := reader{rest: body}
 	_ = r.u32()                             // the length
 	l := Login{TDSVersion: uint32(r.u32())} // #nosec G115 -- of four bytes
-	_ = r.bytes(loginFixed - 8)
+	l.PacketSize = r.u32()
+	_ = r.bytes(loginFixed - 12)
 	texts := make([]string, 9)
 	for i := range texts {
 		offset, length := r.u16(), r.u16()

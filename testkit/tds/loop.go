@@ -137,7 +137,7 @@ func (c *conn) sendRows(a *Answer, m *message, messages <-chan incoming) (rows i
 			}
 			return false
 		}
-		if rows++; rows%attentionEvery == 0 || m.size == smallestPacket {
+		if rows++; rows%attentionEvery == 0 {
 			cancelled, err = c.look(messages)
 		}
 		return err == nil && !cancelled

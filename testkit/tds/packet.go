@@ -22,6 +22,7 @@ const (
 const (
 	headerSize     = 8
 	smallestPacket = 512
+	largestPacket  = 32767
 	defaultPacket  = 4096
 	statusLast     = 1
 	longestMessage = 64 << 20

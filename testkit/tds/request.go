@@ -130,7 +130,7 @@ func parseRPC(r *reader) (Request, error) {
 // declarations reads "@p1 int,@p2 decimal(10, 2)".
 func declarations(s string) map[string]string {
 	out := make(map[string]string)
-	for _, part := range strings.Split(s, ",@") {
+	for part := range strings.SplitSeq(s, ",@") {
 		name, typ, _ := strings.Cut(strings.TrimPrefix(part, "@"), " ")
 		out["@"+name] = typ
 	}

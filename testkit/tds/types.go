@@ -1,6 +1,7 @@
 package tds
 
-// Type is a type of column or parameter as the wire describes it. Make one with the functions named after the types.
+// Type is a type of column as the wire describes it. Make one with the functions named after the types, which make
+// those that may be null: null is nil.
 type Type struct {
 	id        byte
 	size      int  // longest, in bytes
@@ -76,13 +77,23 @@ func (c Collation) bytes() [5]byte {
 	return [5]byte{byte(c.LCID), byte(c.LCID >> 8), byte(c.LCID >> 16), byte(c.LCID >> 24), c.SortID}
 }
 
-// TinyInt and its like are the types that may be null. Their values are int64, or float64 of Real and Float.
-func TinyInt() Type  { return Type{id: idIntN, size: 1} }
+// TinyInt is a type of integers from 0 to 255.
+func TinyInt() Type { return Type{id: idIntN, size: 1} }
+
+// SmallInt is a type of integers of 16 bits.
 func SmallInt() Type { return Type{id: idIntN, size: 2} }
-func Int() Type      { return Type{id: idIntN, size: 4} }
-func BigInt() Type   { return Type{id: idIntN, size: 8} }
-func Real() Type     { return Type{id: idFloatN, size: 4} }
-func Float() Type    { return Type{id: idFloatN, size: 8} }
+
+// Int is a type of integers of 32 bits.
+func Int() Type { return Type{id: idIntN, size: 4} }
+
+// BigInt is a type of integers of 64 bits.
+func BigInt() Type { return Type{id: idIntN, size: 8} }
+
+// Real has float64 values, of which 32 bits are sent.
+func Real() Type { return Type{id: idFloatN, size: 4} }
+
+// Float has float64 values.
+func Float() Type { return Type{id: idFloatN, size: 8} }
 
 // Bit has bool values.
 func Bit() Type { return Type{id: idBitN, size: 1} }
@@ -101,21 +112,30 @@ func Decimal(precision, scale int) Type {
 	return Type{id: idNumericN, size: size, precision: byte(precision), scale: byte(scale)} // #nosec G115 -- to 38
 }
 
-// Money and SmallMoney have values in digits, as strings, with no more than four behind the point.
-func Money() Type      { return Type{id: idMoneyN, size: 8, scale: 4} }
+// Money has values in digits, as strings, with no more than four behind the point.
+func Money() Type { return Type{id: idMoneyN, size: 8, scale: 4} }
+
+// SmallMoney is Money of 32 bits.
 func SmallMoney() Type { return Type{id: idMoneyN, size: 4, scale: 4} }
 
-// Date, DateTime, SmallDateTime, DateTime2 and DateTimeOffset have values in RFC 3339 style, as strings; Time those of
-// a clock. DateTime rounds them to its ticks.
-func Date() Type           { return Type{id: idDate, size: 3} }
-func DateTime() Type       { return Type{id: idDateTimeN, size: 8} }
-func SmallDateTime() Type  { return Type{id: idDateTimeN, size: 4} }
+// Date has days like 2024-01-31, as strings.
+func Date() Type { return Type{id: idDate, size: 3} }
+
+// DateTime has moments like 2024-01-31T10:00:00.5, as strings, and rounds them to its ticks.
+func DateTime() Type { return Type{id: idDateTimeN, size: 8} }
+
+// SmallDateTime is DateTime without seconds.
+func SmallDateTime() Type { return Type{id: idDateTimeN, size: 4} }
+
+// Time has times of day like 10:00:00.5, as strings.
 func Time(digits int) Type { return Type{id: idTime, size: clockSize(digits), scale: byte(digits)} } // #nosec G115 -- to 7
 
+// DateTime2 has moments like 2024-01-31T10:00:00.5, as strings.
 func DateTime2(digits int) Type {
 	return Type{id: idDateTime2, size: clockSize(digits) + 3, scale: byte(digits)} // #nosec G115 -- to 7
 }
 
+// DateTimeOffset has moments with an offset like 2024-01-31T10:00:00.5+02:00, as strings.
 func DateTimeOffset(digits int) Type {
 	return Type{id: idDateTimeOffset, size: clockSize(digits) + 5, scale: byte(digits)} // #nosec G115 -- to 7
 }
@@ -134,32 +154,45 @@ func clockSize(digits int) int {
 // UniqueIdentifier has values in the canonical form, as strings.
 func UniqueIdentifier() Type { return Type{id: idGUID, size: 16} }
 
-// Char, VarChar and Text have values of bytes in the code page of the collation.
+// Char has bytes in the code page of the collation.
 func Char(length int, c Collation) Type {
 	return Type{id: idChar, size: length, collation: c.bytes()}
 }
 
+// VarChar is Char of up to so many bytes, or Max.
 func VarChar(length int, c Collation) Type {
 	return Type{id: idVarChar, size: length, long: length == Max, collation: c.bytes()}
 }
+
+// Text is what VarChar of Max replaces.
 func Text(c Collation) Type { return Type{id: idText, size: 1<<31 - 1, collation: c.bytes()} }
 
-// NChar, NVarChar, NText and XML have string values, or []uint16 for what no string holds. Lengths are in UTF-16 units.
+// NChar has strings, or []uint16 for what no string holds. The length is in UTF-16 units.
 func NChar(length int) Type { return Type{id: idNChar, size: 2 * length, collation: Latin1.bytes()} }
 
+// NVarChar is NChar of up to so many units, or Max.
 func NVarChar(length int) Type {
 	return Type{id: idNVarChar, size: 2 * length, long: length == Max, collation: Latin1.bytes()}
 }
-func NText() Type { return Type{id: idNText, size: 1<<31 - 2, collation: Latin1.bytes()} }
-func XML() Type   { return Type{id: idXML, long: true} }
 
-// Binary, VarBinary, Image and UDT have values of bytes.
+// NText is what NVarChar of Max replaces.
+func NText() Type { return Type{id: idNText, size: 1<<31 - 2, collation: Latin1.bytes()} }
+
+// XML has strings.
+func XML() Type { return Type{id: idXML, long: true} }
+
+// Binary has bytes.
 func Binary(length int) Type { return Type{id: idBinary, size: length} }
 
+// VarBinary is Binary of up to so many bytes, or Max.
 func VarBinary(length int) Type {
 	return Type{id: idVarBinary, size: length, long: length == Max}
 }
-func Image() Type          { return Type{id: idImage, size: 1<<31 - 1} }
+
+// Image is what VarBinary of Max replaces.
+func Image() Type { return Type{id: idImage, size: 1<<31 - 1} }
+
+// UDT has the bytes of a type implemented in CLR code.
 func UDT(name string) Type { return Type{id: idUDT, long: true, udt: name} }
 
 // Variant has values of type VariantValue.
