@@ -147,10 +147,11 @@ func startMaria(tb testing.TB, dir string, s *MySQLServer) (*keptServer, error) 
 		"--innodb-log-file-size=8M", "--innodb-flush-log-at-trx-commit=0",
 	}, mariaUser())...)
 	making.Env = append(os.Environ(), "TMPDIR="+temporary)
-	if out, err := making.CombinedOutput(); err != nil {
+	out, err := making.CombinedOutput()
+	if err != nil {
 		return nil, fmt.Errorf("make its files: %w\n%s", err, out)
 	}
-	arguments, err := mariaFiles(tb, dir, data, s)
+	arguments, err := mariaFiles(tb, data, s)
 	if err != nil {
 		return nil, err
 	}
@@ -172,13 +173,16 @@ func startMaria(tb testing.TB, dir string, s *MySQLServer) (*keptServer, error) 
 
 // mariaFiles writes what the server reads when it starts, and returns its arguments. The administrator is the only one
 // who may come in.
-func mariaFiles(tb testing.TB, dir, data string, s *MySQLServer) ([]string, error) {
+func mariaFiles(tb testing.TB, data string, s *MySQLServer) ([]string, error) {
 	tb.Helper()
 	info, err := os.Stat(data)
 	if err != nil {
 		return nil, err
 	}
-	owner := info.Sys().(*syscall.Stat_t)
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
 	cert, key := s.Authority.Issue(tb, "db.example", "db.example")
 	files := map[string]string{
 		"ca.pem": s.Authority.PEM, "cert.pem": cert, "key.pem": key,
@@ -195,7 +199,7 @@ func mariaFiles(tb testing.TB, dir, data string, s *MySQLServer) ([]string, erro
 		"--no-defaults", "--datadir=" + data, "--tmpdir=" + data, "--socket=" + in("s"), "--pid-file=" + in("pid"), "--init-file=" + in("first.sql"),
 		"--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=200", "--character-set-server=utf8mb4",
 		"--ssl-ca=" + in("ca.pem"), "--ssl-cert=" + in("cert.pem"), "--ssl-key=" + in("key.pem"),
-		"--innodb-flush-log-at-trx-commit=0", "--skip-innodb-doublewrite", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M",
+		"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--skip-sync-frm", "--skip-innodb-doublewrite", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M",
 		"--skip-log-bin", "--max-allowed-packet=64M", "--performance-schema=OFF",
 	}, mariaUser()), nil
 }
@@ -206,7 +210,11 @@ func freePort() (int, error) {
 		return 0, fmt.Errorf("choose a port: %w", err)
 	}
 	defer func() { _ = free.Close() }()
-	return free.Addr().(*net.TCPAddr).Port, nil
+	_, port, err := net.SplitHostPort(free.Addr().String())
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(port)
 }
 
 // keptServer is a program that runs until we stop it or die.

@@ -55,7 +55,6 @@ func (s *MySQLServer) CreateDatabase(tb testing.TB) MySQLDatabase {
 
 // drop returns the statements that remove what the test has made.
 func (s *MySQLServer) drop(d MySQLDatabase) []string {
-	statements := []string{fmt.Sprintf("DROP USER IF EXISTS '%s'@'%%'", d.User)}
 	names := []string{d.Name}
 	_ = s.with(func(ctx context.Context, db *sql.DB) error {
 		rows, err := db.QueryContext(ctx, "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME LIKE '"+d.Name+"_%'")
@@ -72,6 +71,8 @@ func (s *MySQLServer) drop(d MySQLDatabase) []string {
 		}
 		return rows.Err()
 	})
+	statements := make([]string, 1, len(names)+1)
+	statements[0] = fmt.Sprintf("DROP USER IF EXISTS '%s'@'%%'", d.User)
 	for _, name := range names {
 		statements = append(statements, "DROP DATABASE IF EXISTS `"+strings.ReplaceAll(name, "`", "``")+"`")
 	}

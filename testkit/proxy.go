@@ -29,7 +29,7 @@ type Proxy struct {
 // NewProxy starts a proxy before the server at an address host:port.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
-	listener, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // at once
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatalf("testkit: proxy: %v", err)
 	}
@@ -104,7 +104,7 @@ func (p *Proxy) serve() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target) //nolint:noctx // on this machine
+		server, err := net.Dial("tcp", p.target)
 		if err != nil {
 			_ = client.Close()
 			continue

@@ -40,7 +40,9 @@ func backendOn(server *testkit.MySQLServer, without map[sourcetest.Feature]strin
 func newConformanceDatabase(f *fixture) sourcetest.Database {
 	pool := f.Connect(f.t)
 	sql := sourcetest.SQL{
-		Exec:  func(_ testing.TB, statements ...string) { f.exec(append([]string{"SET sql_mode = 'NO_BACKSLASH_ESCAPES'"}, statements...)...) },
+		Exec: func(_ testing.TB, statements ...string) {
+			f.exec(append([]string{"SET sql_mode = 'NO_BACKSLASH_ESCAPES'"}, statements...)...)
+		},
 		Quote: quoteIdent,
 		Types: map[sourcetest.Type]string{
 			sourcetest.Integer: "bigint", sourcetest.Decimal: "decimal(34,17)", sourcetest.Text: "longtext COLLATE utf8mb4_bin", sourcetest.Date: "date",

@@ -56,20 +56,20 @@ type handshake struct {
 // greet reads the server's first packet and prepares it for the driver.
 func greet(conn net.Conn, a attempt) (*handshake, error) {
 	h := &handshake{Conn: conn}
-	packet := make([]byte, headerSize)
-	if _, err := io.ReadFull(conn, packet); err != nil {
+	var head [headerSize]byte
+	if _, err := io.ReadFull(conn, head[:]); err != nil {
 		return nil, err
 	}
-	size := packetSize(packet)
+	size := packetSize(head[:])
 	if size == 0 || size > greetingLimit {
 		return nil, errProtocol
 	}
-	packet = append(packet, make([]byte, size)...)
-	if _, err := io.ReadFull(conn, packet[headerSize:]); err != nil {
+	h.unread = make([]byte, headerSize+size)
+	copy(h.unread, head[:])
+	body := h.unread[headerSize:]
+	if _, err := io.ReadFull(conn, body); err != nil {
 		return nil, err
 	}
-	h.unread = packet
-	body := packet[headerSize:]
 	if body[0] == headerError { // too many connections, and the like
 		return h, nil
 	}

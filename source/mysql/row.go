@@ -30,42 +30,50 @@ const (
 
 // bind sets how the values come. It returns false if the plan does not go with that.
 func (c *column) bind(wireType byte, flags, charset uint16) bool {
-	c.wire, c.unsigned = wireType, flags&flagUnsigned != 0
-	switch wireType {
-	case wireTiny:
-		c.size = 1
-	case wireShort, wireYear:
-		c.size = 2
-	case wireLong, wireInt24, wireFloat:
-		c.size = 4
-	case wireLongLong, wireDouble:
-		c.size = 8
-	}
+	c.wire, c.unsigned, c.size = wireType, flags&flagUnsigned != 0, sizeOf(wireType)
 	switch c.kind {
 	case kindInteger:
-		return wireType == wireTiny || wireType == wireShort || wireType == wireYear || wireType == wireLong ||
-			wireType == wireInt24 || wireType == wireLongLong
-	case kindDecimal:
-		return wireType == wireNewDec || wireType == wireDecimal
+		return c.size > 0 && wireType != wireFloat && wireType != wireDouble
 	case kindFloat, kindDouble:
 		return wireType == wireFloat || wireType == wireDouble
-	case kindBool:
-		return wireType == wireBit
+	case kindDecimal:
+		return wireType == wireNewDec || wireType == wireDecimal
 	case kindDate:
 		return wireType == wireDate
 	case kindDateTime, kindTimestamp:
 		return wireType == wireDateTime || wireType == wireTimestamp
 	case kindTime:
 		return wireType == wireTime
+	case kindBool:
+		return wireType == wireBit
 	case kindBytes:
-		return wireType == wireBit || wireType == wireVector || wireType == wireGeometry || (textual(wireType) && charset == charsetBinary)
+		return wireType == wireBit || (textual(wireType) && charset == charsetBinary)
 	}
 	return textual(wireType)
 }
 
+// sizeOf returns the bytes of each value; 0: each says so itself.
+func sizeOf(wireType byte) int {
+	switch wireType {
+	case wireTiny:
+		return 1
+	case wireShort, wireYear:
+		return 2
+	case wireLong, wireInt24, wireFloat:
+		return 4
+	case wireLongLong, wireDouble:
+		return 8
+	}
+	return 0
+}
+
 // textual reports whether values of the type are characters or bytes that say how many they are.
 func textual(wireType byte) bool {
-	return wireType == wireNull || wireType == wireVarChar || wireType == wireJSON || (wireType > wireNewDec && wireType < wireGeometry)
+	switch wireType {
+	case wireNull, wireVarChar, wireVector, wireJSON:
+		return true
+	}
+	return wireType > wireNewDec // labels, and what is larger than a VARCHAR
 }
 
 // row is the row being visited. A value that can't be rendered leaves null behind and an error for the stream.

@@ -49,7 +49,7 @@ func open(ctx context.Context, l *link) (*session, *source.Error) {
 		s.schema, s.only = l.params.Schema, true
 	}
 	if err := s.identify(ctx); err != nil {
-		_ = s.Close() //nolint:contextcheck // closing has a limit of its own
+		_ = s.Close()
 		return nil, classify(ctx, err, true)
 	}
 	return s, nil

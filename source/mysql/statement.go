@@ -32,7 +32,6 @@ const (
 	wireNewDec    = 246
 	wireBlob      = 252
 	wireVarString = 253
-	wireGeometry  = 255
 )
 
 // unsignedFlag marks a parameter.

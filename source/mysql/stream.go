@@ -29,8 +29,8 @@ func (s *session) Stream(ctx context.Context, q source.Query, visit func(source.
 	r := &row{columns: statement.columns, wire: s.wire, spill: q.Spill}
 	err = s.talk(ctx, "read", func() error {
 		return s.wire.run(statement.sql.String(), statement.params, r, func() error {
-			if err := visit(r); err != nil {
-				return &visitError{err: err}
+			if failed := visit(r); failed != nil {
+				return &visitError{err: failed}
 			}
 			return nil
 		})

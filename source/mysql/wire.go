@@ -220,7 +220,7 @@ func (w *wire) number() (n uint64, null bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	size := 0
+	var size int
 	switch b[0] {
 	case 0xfb:
 		return 0, true, nil
@@ -246,7 +246,7 @@ func (w *wire) number() (n uint64, null bool, err error) {
 // text takes a text of variable length off b.
 func text(b []byte) (value, rest []byte, ok bool) {
 	n, size := number(b)
-	if size == 0 || n > uint64(len(b)-size) {
+	if size == 0 || n > uint64(len(b)) || int(n) > len(b)-size { // #nosec G115 -- checked
 		return nil, nil, false
 	}
 	end := size + int(n) // #nosec G115 -- checked

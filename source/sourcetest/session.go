@@ -103,8 +103,9 @@ func object(q source.Query, r source.Row) string {
 // IDs returns the numbers in the column id of the rows found, in ascending order, with blanks between them.
 func IDs(tb testing.TB, s source.Session, c *source.Catalog, table string, where ...source.Condition) string {
 	tb.Helper()
-	var found []int
-	for _, row := range Read(tb, s, c, table, []string{"id"}, where...) {
+	rows := Read(tb, s, c, table, []string{"id"}, where...)
+	found := make([]int, 0, len(rows))
+	for _, row := range rows {
 		id, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(row, `{"id":`), "}"))
 		if err != nil {
 			tb.Fatalf("row %s: %v", row, err)

@@ -34,7 +34,7 @@ func (s SQL) Create(tb testing.TB, tables ...Table) {
 			columns[i] = s.Quote(c.Name) + " " + s.Types[c.Type]
 		}
 		statements := []string{fmt.Sprintf("CREATE TABLE %s (%s) %s", name, strings.Join(columns, ", "), s.Options)}
-		var rows [][]string
+		rows := make([][]string, 0, len(t.Rows))
 		size := 0
 		for _, r := range t.Rows {
 			literals := make([]string, len(r))
@@ -43,7 +43,7 @@ func (s SQL) Create(tb testing.TB, tables ...Table) {
 				size += len(literals[i])
 			}
 			if rows = append(rows, literals); size > batch {
-				statements, rows, size = append(statements, s.insert(name, rows)), nil, 0
+				statements, rows, size = append(statements, s.insert(name, rows)), rows[:0], 0
 			}
 		}
 		if len(rows) > 0 {
