@@ -226,7 +226,7 @@ type keptServer struct {
 }
 
 // keep starts a program whose files are in dir.
-func keep(dir string, command []string) (*keptServer, error) {
+func keep(dir string, command []string, environment ...string) (*keptServer, error) {
 	k := &keptServer{done: make(chan struct{}), log: filepath.Join(dir, "server.log")}
 	output, err := os.Create(k.log)
 	if err != nil {
@@ -236,7 +236,7 @@ func keep(dir string, command []string) (*keptServer, error) {
 	arguments := append([]string{"-c", keeperScript, "sh", filepath.Join(dir, keptFile)}, command...)
 	k.keeper = exec.CommandContext(context.Background(), "/bin/sh", arguments...)
 	k.keeper.Dir = "/"
-	k.keeper.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "LC_ALL=C", "TZ=UTC"}
+	k.keeper.Env = append(environment, "PATH="+os.Getenv("PATH"), "TMPDIR="+dir, "LC_ALL=C", "TZ=UTC")
 	k.keeper.Stdout, k.keeper.Stderr = output, output
 	k.keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // spared by a Ctrl-C
 	if k.life, err = k.keeper.StdinPipe(); err != nil {
