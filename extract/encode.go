@@ -54,6 +54,9 @@ func (e *jsonEncoder) row(dst []byte, r source.Row) ([]byte, error) {
 		dst = append(dst, p...)
 		dst = r.AppendJSON(dst, i)
 	}
+	if open, ok := r.(source.OpenRow); ok {
+		dst = open.AppendRest(dst)
+	}
 	return append(dst, '}'), nil
 }
 

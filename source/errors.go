@@ -19,6 +19,7 @@ const (
 	CategoryObject      Category = "object"      // a table or column is not there any more
 	CategoryInput       Category = "input"       // the server could not take a filter's value
 	CategoryValue       Category = "value"       // the server could not evaluate the query, or a value it yields
+	CategoryUnlisted    Category = "unlisted"    // a row has a field the catalogue does not list, and all were asked for
 	CategoryBroken      Category = "broken"      // the connection ended in the middle
 	CategoryOther       Category = "other"
 )
