@@ -30,6 +30,7 @@ const (
 const (
 	EmptyText     Feature = "empty text"      // a text of no characters that is not null
 	QuotedNames   Feature = "quotes in names" // of tables and columns
+	DollarTables  Feature = "dollar in table names"
 	OrderedBool   Feature = "ordered boolean" // false is less than true
 	Views         Feature = "views"
 	Schemas       Feature = "schemas" // more than one, visible to one session
@@ -72,6 +73,9 @@ type Backend struct {
 
 	// Consistency is what Begin returns; empty: snapshot.
 	Consistency string
+
+	// Implicit says that tables have columns that nobody created, so that AllColumns is more than those of a fixture.
+	Implicit bool
 }
 
 // Database is a database of one test. The functions that belong to features the server is without may be nil.
@@ -127,6 +131,14 @@ func (b Backend) needs(t *testing.T, features ...Feature) {
 			t.Skipf("without %s: %s", f, reason)
 		}
 	}
+}
+
+// all names all columns of a fixture.
+func (b Backend) all(names ...string) []string {
+	if b.Implicit {
+		return names
+	}
+	return []string{source.AllColumns}
 }
 
 func (b Backend) has(f Feature) bool {

@@ -39,7 +39,7 @@ func (b Backend) testMemory(t *testing.T) { //nolint:paralleltest // it looks at
 			d := b.New(t)
 			b.bulk(t, d, c.rows, c.width)
 			s, catalog := b.begin(t, d.Params)
-			q := Query(t, catalog, "bulk", []string{"*"})
+			q := Query(t, catalog, "bulk", b.all("id", "v"))
 			var total, most int
 			q.Spill = func(dst []byte) error {
 				total, most = total+len(dst), max(most, len(dst))

@@ -56,7 +56,7 @@ func (b Backend) testCut(t *testing.T) {
 	proxy := behind(t, &d)
 	for range 3 {
 		s, catalog := b.begin(t, d.Params)
-		q := Query(t, catalog, "bulk", []string{"*"})
+		q := Query(t, catalog, "bulk", b.all("id", "v"))
 		proxy.CutAfter(bulkPass)
 		rows := 0
 		err := s.Stream(context.Background(), q, func(r source.Row) error {
@@ -84,7 +84,7 @@ func (b Backend) testSilent(t *testing.T) {
 	b.bulk(t, d, bulkRows, bulkWidth)
 	proxy := behind(t, &d)
 	s, catalog := b.begin(t, d.Params)
-	q := Query(t, catalog, "bulk", []string{"*"})
+	q := Query(t, catalog, "bulk", b.all("id", "v"))
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	proxy.HushAfter(bulkPass)
@@ -181,7 +181,7 @@ func (b Backend) testVisitorFails(t *testing.T) {
 	b.bulk(t, d, bulkRows, bulkWidth)
 	s, catalog := b.begin(t, d.Params)
 	rows := 0
-	err := s.Stream(context.Background(), Query(t, catalog, "bulk", []string{"*"}), func(source.Row) error {
+	err := s.Stream(context.Background(), Query(t, catalog, "bulk", b.all("id", "v")), func(source.Row) error {
 		if rows++; rows == 3 {
 			return io.ErrShortWrite
 		}
