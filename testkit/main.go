@@ -50,5 +50,9 @@ func finish(code int) int {
 		fmt.Fprintln(os.Stderr, "testkit: stop the MySQL dialect:", err)
 		code = max(code, 1)
 	}
+	if err := sharedMongo.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "testkit: stop MongoDB:", err)
+		code = max(code, 1)
+	}
 	return code
 }
