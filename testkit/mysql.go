@@ -22,6 +22,7 @@ type MySQLServer struct {
 	Authority *Authority // that issued the server's certificate, for the name db.example; nil: it has none
 
 	user, password string
+	noPatterns     bool // rights are given for one database or all, not for those with names that begin alike
 }
 
 // MySQLDatabase is a database of one test and the user who owns it, and every database whose name begins with its own.
@@ -47,9 +48,13 @@ func (s *MySQLServer) CreateDatabase(tb testing.TB) MySQLDatabase {
 		}
 	})
 	// The names and the password consist of letters and digits.
+	rights := "`" + strings.ReplaceAll(name, "_", `\_`) + "%`.*"
+	if s.noPatterns {
+		rights = "*.*"
+	}
 	s.Exec(tb, fmt.Sprintf("CREATE DATABASE `%s` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", name),
 		fmt.Sprintf("CREATE USER '%s'@'%%' IDENTIFIED BY '%s'", d.User, d.Password),
-		fmt.Sprintf("GRANT ALL ON `%s%%`.* TO '%s'@'%%'", strings.ReplaceAll(name, "_", `\_`), d.User))
+		fmt.Sprintf("GRANT ALL ON %s TO '%s'@'%%'", rights, d.User))
 	return d
 }
 

@@ -43,7 +43,7 @@ func (s *sharedMySQLDialect) start() (*MySQLServer, error) {
 		if s.dir, s.err = newTempDir(); s.err != nil {
 			return
 		}
-		s.server = &MySQLServer{Host: "127.0.0.1", user: "admin", password: rand.Text()}
+		s.server = &MySQLServer{Host: "127.0.0.1", user: "admin", password: rand.Text(), noPatterns: true}
 		for range mariaPorts {
 			if s.server.Port, s.err = freePort(); s.err != nil {
 				return

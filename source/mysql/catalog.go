@@ -204,7 +204,11 @@ func (s *session) readChecks(ctx context.Context, columns map[tableKey][]source.
 func checkedColumn(clause string) (string, bool) {
 	name, begins := strings.CutPrefix(clause, "json_valid(`")
 	name, ends := strings.CutSuffix(name, "`)")
-	return strings.ReplaceAll(name, "``", "`"), begins && ends
+	name = strings.ReplaceAll(name, "``", "\x00")
+	if !begins || !ends || strings.Contains(name, "`") {
+		return "", false
+	}
+	return strings.ReplaceAll(name, "\x00", "`"), true
 }
 
 // integer reads what the server's catalogue holds.

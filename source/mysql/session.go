@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,11 +15,26 @@ import (
 	"github.com/fetcherhq/fetcher/source"
 )
 
-// closeGrace bounds how long Close waits for a statement to be ended.
-const closeGrace = 3 * time.Second
+// closeGrace bounds how long Close waits for a statement to be ended, and limitGrace how long the server may take to end
+// one itself when the snapshot's time is over.
+const (
+	closeGrace = 3 * time.Second
+	limitGrace = time.Second
+)
 
-// unknownVariable is the server's number for a setting it does not have.
-const unknownVariable = 1193
+// Numbers of the server's errors: a setting it does not have, a statement it does not understand, and what relatives
+// say of anything.
+const (
+	unknownVariable = 1193
+	syntaxError     = 1064
+	unknownError    = 1105
+)
+
+// What Begin returns.
+const (
+	consistent = "snapshot"
+	unknown    = "unknown" // a relative of MySQL, whose transactions may be anything
+)
 
 // session is one connection. After a failure that leaves an answer unread it is good for Close only.
 type session struct {
@@ -89,40 +105,45 @@ func (s *session) Ping(ctx context.Context) error {
 	return s.query(ctx, "ping", "SELECT 1", nil, func([][]byte) {})
 }
 
-// Begin starts the snapshot, which holds everything that was committed to tables of transactional engines.
+// Begin starts the snapshot, which holds everything that was committed to tables of transactional engines. A relative
+// of MySQL that has no such snapshot is read in an ordinary transaction.
 func (s *session) Begin(ctx context.Context, deadline time.Time) (string, error) {
 	if s.begun {
 		return "", &source.Error{Category: source.CategoryOther, Err: errors.New("snapshot begun twice")}
 	}
 	s.deadline = deadline
-	if err := s.begin(ctx); err != nil {
+	consistency, err := s.begin(ctx)
+	if err != nil {
 		return "", err
 	}
 	s.begun = true
-	return "snapshot", nil
+	return consistency, nil
 }
 
 // begin starts a transaction with every setting that what is read depends on.
-func (s *session) begin(ctx context.Context) error {
+func (s *session) begin(ctx context.Context) (consistency string, err error) {
 	for _, sql := range []string{
 		"SET NAMES utf8mb4",
-		"SET SESSION sql_mode = '', time_zone = '+00:00', sql_select_limit = 18446744073709551615, autocommit = 1",
+		"SET SESSION sql_mode = '', time_zone = '+00:00', sql_select_limit = 9223372036854775807, autocommit = 1",
 		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 	} {
 		if err := s.run(ctx, "set", sql); err != nil {
-			return err
+			return "", err
 		}
 	}
 	// Who reads slowly is not gone; and IS NULL finds nothing but nulls.
 	for _, sql := range []string{"SET SESSION net_write_timeout = 3600", "SET SESSION sql_auto_is_null = 0", "SET SESSION sql_big_selects = 1"} {
 		if err := s.optional(ctx, sql); err != nil {
-			return err
+			return "", err
 		}
 	}
 	if err := s.limit(ctx); err != nil {
-		return err
+		return "", err
 	}
-	return s.run(ctx, "begin", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+	if err = s.run(ctx, "begin", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"); refused(err, syntaxError, unknownError) {
+		return unknown, s.run(ctx, "begin", "START TRANSACTION READ ONLY")
+	}
+	return consistent, err
 }
 
 // limit limits the next statements to the time left until the snapshot's or the context's deadline, whichever is first;
@@ -154,11 +175,16 @@ func (s *session) run(ctx context.Context, operation, sql string) error {
 
 // optional is run for a setting that relatives of MySQL may not have.
 func (s *session) optional(ctx context.Context, sql string) error {
-	err := s.run(ctx, "set", sql)
-	if server := (*mysql.MySQLError)(nil); errors.As(err, &server) && server.Number == unknownVariable {
-		return nil
+	if err := s.run(ctx, "set", sql); !refused(err, unknownVariable) {
+		return err
 	}
-	return err
+	return nil
+}
+
+// refused reports whether the server said one of these.
+func refused(err error, numbers ...uint16) bool {
+	var server *mysql.MySQLError
+	return errors.As(err, &server) && slices.Contains(numbers, server.Number)
 }
 
 // talk has f send a command and read the whole answer, as long as ctx lasts. Only an error of the server leaves the
@@ -166,6 +192,11 @@ func (s *session) optional(ctx context.Context, sql string) error {
 func (s *session) talk(ctx context.Context, operation string, f func() error) error {
 	if s.closed || s.abandoned != nil {
 		return &source.Error{Category: source.CategoryBroken, Transient: true, Err: net.ErrClosed}
+	}
+	if !s.deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, s.deadline.Add(limitGrace))
+		defer cancel()
 	}
 	release := s.watch(ctx)
 	err := f()
