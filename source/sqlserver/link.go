@@ -90,6 +90,7 @@ func (c *conn) Read(b []byte) (int, error) {
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.link.note(0, err)
+	c.link.release() // what comes next is the answer to it
 	return n, err
 }
 
@@ -131,6 +132,14 @@ func (l *link) hold() int {
 	size := l.ahead
 	l.held, l.ahead = true, 0
 	return size
+}
+
+// starve stops the driver from reading until it has written something. It asks the server to cancel only when it has
+// nothing left to hand over, and a result that comes fast enough would go on for ever.
+func (l *link) starve() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held, l.ahead = true, readAhead
 }
 
 // release lets the driver go on.

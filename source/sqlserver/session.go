@@ -153,7 +153,7 @@ func (s *session) query(ctx context.Context, operation, statement string, args [
 	return s.do(ctx, operation, func(ctx context.Context) error {
 		return s.each(ctx, statement, args, func(row []sqldriver.Value) error {
 			visit(row)
-			return nil
+			return ctx.Err()
 		})
 	})
 }

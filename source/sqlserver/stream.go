@@ -40,7 +40,6 @@ func (s *session) Stream(ctx context.Context, q source.Query, visit func(source.
 	return s.do(ctx, "read", func(ctx context.Context) error {
 		return s.each(ctx, statement.sql.String(), statement.args, func(values []sqldriver.Value) error {
 			size := s.link.hold()
-			defer s.link.release()
 			r.begin(values)
 			if err := visit(r); err != nil {
 				return &visitError{err: err}
@@ -49,7 +48,14 @@ func (s *session) Stream(ctx context.Context, q source.Query, visit func(source.
 				clear(values)
 				runtime.GC()
 			}
-			return r.end()
+			if err := r.end(); err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil { // the driver would first hand over what it has
+				return err
+			}
+			s.link.release()
+			return nil
 		})
 	})
 }
@@ -75,8 +81,8 @@ func (s *session) each(ctx context.Context, statement string, args []any, visit 
 		return err
 	}
 	defer func() {
-		s.link.release()
 		if err != nil {
+			s.link.starve()
 			s.link.closeIn(closeGrace) // a server that does not let itself be cancelled
 		}
 		if closeErr := rows.Close(); err == nil {
@@ -94,9 +100,6 @@ func (s *session) each(ctx context.Context, statement string, args []any, visit 
 			return err
 		}
 		if err := visit(values); err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil { // the driver would first hand over what it has
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Encryption is what the server says about encryption.
@@ -137,9 +138,14 @@ func (s *Server) Open() int {
 	return len(s.conns)
 }
 
-// Wait returns once condition holds. It looks whenever something has arrived or a connection has ended; the test's own
-// time limit is the only one.
+// waitLimit is far more than anything takes that happens at all.
+const waitLimit = 2 * time.Minute
+
+// Wait returns once condition holds, and fails the test if that is never. It looks whenever something has arrived or a
+// connection has ended.
 func (s *Server) Wait(condition func() bool) {
+	limit := time.NewTimer(waitLimit)
+	defer limit.Stop()
 	for {
 		s.mu.Lock()
 		changed := s.changed
@@ -147,7 +153,12 @@ func (s *Server) Wait(condition func() bool) {
 		if condition() {
 			return
 		}
-		<-changed
+		select {
+		case <-changed:
+		case <-limit.C:
+			s.t.Error("tds: waited in vain")
+			return
+		}
 	}
 }
 
