@@ -76,6 +76,9 @@ func (m *members) append(dst []byte, r source.Row) []byte {
 		dst = append(dst, p...)
 		dst = r.AppendJSON(dst, i)
 	}
+	if open, ok := r.(source.OpenRow); ok {
+		dst = open.AppendRest(dst)
+	}
 	return append(dst, '}')
 }
 

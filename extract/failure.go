@@ -95,6 +95,8 @@ func ofSource(s *source.Error, p place) *Failure {
 		// No published code says this. The source was reached and answers the same every time, so it refuses rather
 		// than being unreachable; the request names nothing unknown and no format is at fault.
 		return f(problem.JobRefused, "the database could not evaluate the query")
+	case source.CategoryUnlisted:
+		return f(problem.JobFormat, "a row has a field that the schema does not show, for which the format has no place; name the fields")
 	case source.CategoryDNS, source.CategoryRefused, source.CategoryTimeout, source.CategoryTLS,
 		source.CategoryDatabase, source.CategoryUnsupported:
 		return f(problem.SourceUnreachable, "the database can't be used ("+string(s.Category)+")")

@@ -50,6 +50,23 @@ func (d Datasource) Names() []string {
 	return slices.Compact(names)
 }
 
+// Scope limits a catalogue to what the datasource is asked for, filters included.
+func (d Datasource) Scope(schema string) source.Scope {
+	s := source.Scope{Schema: schema, Tables: d.Names(), Fields: map[string][]string{}}
+	for _, t := range d.Tables {
+		s.Fields[t.Name] = append(s.Fields[t.Name], t.Fields...)
+	}
+	for table, conditions := range d.Where {
+		for _, c := range conditions {
+			s.Fields[table] = append(s.Fields[table], c.Field)
+		}
+	}
+	return s
+}
+
+// all reports whether every field of the table is asked for.
+func (t Table) all() bool { return len(t.Fields) == 1 && t.Fields[0] == source.AllColumns }
+
 // Plan resolves what a datasource is asked for against its catalogue, in the byte order of the requested names. It
 // lists every fault; the steps are complete only if there is none.
 func Plan(cat *source.Catalog, d Datasource) ([]Step, []Fault) {
@@ -85,11 +102,12 @@ func (p *plan) table(t Table) {
 		return
 	}
 	p.step[table] = len(p.steps)
-	p.steps = append(p.steps, Step{Name: t.Name, Query: source.Query{Table: table, Columns: p.columns(table, t)}})
+	query := source.Query{Table: table, Columns: p.columns(table, t), All: t.all()}
+	p.steps = append(p.steps, Step{Name: t.Name, Query: query})
 }
 
 func (p *plan) columns(table *source.Table, t Table) []*source.Column {
-	if len(t.Fields) == 1 && t.Fields[0] == source.AllColumns {
+	if t.all() {
 		columns, _ := table.Select(t.Fields) // every table has all of its columns
 		return columns
 	}

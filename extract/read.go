@@ -31,7 +31,7 @@ func (r *reader) run(ctx context.Context) error {
 		return asFailure(err, here)
 	}
 	defer func() { _ = session.Close() }() // nothing was written that a close could lose
-	cat, err := session.Catalog(ctx, source.Scope{Schema: r.Params.Schema, Tables: r.Names()})
+	cat, err := session.Catalog(ctx, r.Scope(r.Params.Schema))
 	if err != nil {
 		return asFailure(err, here)
 	}

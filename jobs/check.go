@@ -10,7 +10,6 @@ import (
 	"github.com/fetcherhq/fetcher/connections"
 	"github.com/fetcherhq/fetcher/extract"
 	"github.com/fetcherhq/fetcher/problem"
-	"github.com/fetcherhq/fetcher/source"
 	"github.com/fetcherhq/fetcher/store"
 )
 
@@ -104,11 +103,11 @@ func (s *Service) inspect(ctx context.Context, tenantID, at string, d extract.Da
 		return verdict{err: named(err, join(at, d.Name))}
 	}
 	defer func() { _ = session.Close() }() // nothing was written
-	scope := source.Scope{Tables: d.Names()}
+	schema := ""
 	if c.Schema != nil {
-		scope.Schema = *c.Schema
+		schema = *c.Schema
 	}
-	catalog, err := session.Catalog(ctx, scope)
+	catalog, err := session.Catalog(ctx, d.Scope(schema))
 	if err != nil {
 		return verdict{err: named(connections.Unreachable(err), join(at, d.Name))}
 	}

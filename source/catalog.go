@@ -4,6 +4,10 @@ package source
 type Scope struct {
 	Schema string   // list only this schema, with bare names; empty: every non-system schema the user can read
 	Tables []string // as requested; empty: all. Resolved by the rules of Catalog.Resolve
+
+	// Fields are those that a request names, by table as requested. A kind whose tables have no schema looks for them;
+	// others list every column anyway.
+	Fields map[string][]string
 }
 
 // Catalog is what a database holds, as far as the user may read it.
@@ -27,8 +31,9 @@ type Column struct {
 	Family     Family
 	Nullable   bool
 	PrimaryKey bool
-	Position   int // from 1
-	Precision  int // of decimals; 0: unknown
+	Nested     bool // part of another column, which holds its values too: AllColumns leaves it out
+	Position   int  // from 1
+	Precision  int  // of decimals; 0: unknown
 	Scale      int
 	Bits       int      // width of integers and floats; 0: 64
 	Unsigned   bool     // of integers

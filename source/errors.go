@@ -1,5 +1,7 @@
 package source
 
+import "strconv"
+
 // Category is why an external database could not be used, safe to show.
 type Category string
 
@@ -17,6 +19,7 @@ const (
 	CategoryObject      Category = "object"      // a table or column is not there any more
 	CategoryInput       Category = "input"       // the server could not take a filter's value
 	CategoryValue       Category = "value"       // the server could not evaluate the query, or a value it yields
+	CategoryUnlisted    Category = "unlisted"    // a row has a field the catalogue does not list, and all were asked for
 	CategoryBroken      Category = "broken"      // the connection ended in the middle
 	CategoryOther       Category = "other"
 )
@@ -26,14 +29,22 @@ type Error struct {
 	Category  Category
 	Transient bool   // a later attempt may succeed
 	Code      string // the server's SQLSTATE, five digits or capitals, for operators; empty: it gave none
+	Number    int    // the server's own number of the error, for operators; 0: it gave none
+	Hint      string // a remedy, for operators, of constant text; empty: none
 	Err       error
 }
 
-// Error names category and code only: driver messages can quote addresses, statements and values.
+// Error names category, codes and hint only: driver messages can quote addresses, statements and values.
 func (e *Error) Error() string {
 	text := "source: " + string(e.Category)
 	if e.Code != "" {
 		text += " (SQLSTATE " + e.Code + ")"
+	}
+	if e.Number != 0 {
+		text += " (error " + strconv.Itoa(e.Number) + ")"
+	}
+	if e.Hint != "" {
+		text += ": " + e.Hint
 	}
 	return text
 }

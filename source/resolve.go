@@ -113,9 +113,11 @@ func (t *Table) Column(name string) (*Column, error) {
 // spellings of one column are ErrColumnRepeated, for an object can't have a member twice.
 func (t *Table) Select(fields []string) ([]*Column, error) {
 	if len(fields) == 1 && fields[0] == AllColumns {
-		all := make([]*Column, len(t.Columns))
+		all := make([]*Column, 0, len(t.Columns))
 		for i := range t.Columns {
-			all[i] = &t.Columns[i]
+			if !t.Columns[i].Nested {
+				all = append(all, &t.Columns[i])
+			}
 		}
 		return all, nil
 	}

@@ -99,10 +99,21 @@ type Row interface {
 	AppendJSON(dst []byte, i int) []byte
 }
 
+// OpenRow is a Row of a table whose catalogue can't promise to list every field: documents need not be alike.
+type OpenRow interface {
+	Row
+
+	// AppendRest appends ,"name":value for each field of the row that the table has no column for, if the query asks
+	// for all; else nothing. It is called after the last column. A stream whose visitor does not take such fields
+	// fails with CategoryUnlisted: nothing is lost in silence.
+	AppendRest(dst []byte) []byte
+}
+
 // Query is one table's read, already resolved against the catalogue. Nothing in it is text from a request.
 type Query struct {
 	Table   *Table
 	Columns []*Column
+	All     bool        // Columns are what AllColumns stands for
 	Where   []Predicate // combined with AND
 
 	// Spill, if set, keeps memory flat however large a value is. While a large value is appended, AppendJSON may pass

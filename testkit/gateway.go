@@ -20,7 +20,17 @@ const gatewayPackage = "github.com/versity/versitygw/cmd/versitygw"
 // yet for that file and this version of Go, and kept in the user's cache. The module is one of its own so that its
 // dependencies stay out of the program's.
 func gatewayBinary(ctx context.Context) (string, error) {
-	module, err := gatewayModule(ctx)
+	path, err := moduleBinary(ctx, "versitygw", gatewayPackage)
+	if err != nil {
+		return "", fmt.Errorf("%w (or set %s)", err, S3URL)
+	}
+	return path, nil
+}
+
+// moduleBinary returns the path of a program that is built from the module in the directory testkit/name, when there is
+// none yet for what is in there.
+func moduleBinary(ctx context.Context, name, pkg string) (string, error) {
+	module, err := nestedModule(ctx, name)
 	if err != nil {
 		return "", err
 	}
@@ -28,34 +38,34 @@ func gatewayBinary(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cache: %w", err)
 	}
-	return buildOnce(filepath.Join(cache, "fetcher", "versitygw"), module, func(target string, lock *os.File) error {
-		cmd := exec.CommandContext(ctx, "go", "build", "-C", module, "-mod=readonly", "-buildvcs=false", "-o", target, gatewayPackage)
+	return buildOnce(filepath.Join(cache, "fetcher", name), module, func(target string, lock *os.File) error {
+		cmd := exec.CommandContext(ctx, "go", "build", "-C", module, "-mod=readonly", "-buildvcs=false", "-o", target, pkg)
 		cmd.Env = append(os.Environ(), "GOWORK=off")
 		cmd.ExtraFiles = []*os.File{lock} // held until the last compiler has ended, even if this process is killed
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build versitygw (or set %s): %w\n%s", S3URL, err, out)
+			return fmt.Errorf("build %s: %w\n%s", name, err, out)
 		}
 		return nil
 	})
 }
 
-// gatewayModule finds the module's directory from that of the package under test.
-func gatewayModule(ctx context.Context) (string, error) {
+// nestedModule finds a module's directory from that of the package under test.
+func nestedModule(ctx context.Context, name string) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("go env GOMOD: %w", err)
 	}
-	return filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "testkit", "versitygw"), nil
+	return filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "testkit", name), nil
 }
 
-// buildOnce returns the file in dir that belongs to a module's go.mod and go.sum. When it is missing, one process at a
+// buildOnce returns the file in dir that belongs to a module's files. When it is missing, one process at a
 // time makes it; the others wait.
 func buildOnce(dir, module string, build func(target string, lock *os.File) error) (string, error) {
 	id, err := buildID(module)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "versitygw-"+id)
+	path := filepath.Join(dir, filepath.Base(dir)+"-"+id)
 	if _, err = os.Stat(path); err == nil {
 		return path, nil
 	}
@@ -93,8 +103,12 @@ func waitForLock(file *os.File) error {
 func buildID(module string) (string, error) {
 	sum := sha256.New()
 	_, _ = fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	for _, name := range []string{"go.mod", "go.sum"} {
-		data, err := os.ReadFile(filepath.Join(module, name))
+	own, err := filepath.Glob(filepath.Join(module, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	for _, path := range append(own, filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")) {
+		data, err := os.ReadFile(path)
 		if err != nil {
 			return "", err
 		}

@@ -46,5 +46,17 @@ func finish(code int) int {
 		fmt.Fprintln(os.Stderr, "testkit: stop RabbitMQ:", err)
 		code = max(code, 1)
 	}
+	if err := sharedMaria.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "testkit: stop MariaDB:", err)
+		code = max(code, 1)
+	}
+	if err := sharedDialect.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "testkit: stop the MySQL dialect:", err)
+		code = max(code, 1)
+	}
+	if err := sharedMongo.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "testkit: stop MongoDB:", err)
+		code = max(code, 1)
+	}
 	return code
 }

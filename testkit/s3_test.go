@@ -207,7 +207,7 @@ func buildAtOnce(t *testing.T, n int, build func() (string, error)) string {
 // The module is found from any package's directory.
 func TestGatewayModule(t *testing.T) {
 	t.Parallel()
-	module, err := gatewayModule(context.WithoutCancel(t.Context()))
+	module, err := nestedModule(context.WithoutCancel(t.Context()), "versitygw")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/fetcherhq/fetcher/source/form"
 )
 
 // fuzzTypes are an array and a composite with every kind that text can nest.
@@ -64,7 +66,7 @@ func FuzzString(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
 		var got string
-		if err := json.Unmarshal(appendString(nil, value), &got); err != nil {
+		if err := json.Unmarshal(form.AppendString(nil, value), &got); err != nil {
 			t.Fatalf("%q: %v", value, err)
 		}
 		var want strings.Builder
@@ -112,10 +114,10 @@ func TestInvalidUTF8(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"a\xffb", "a\uFFFDb"}, {"\xe2\x82", "\uFFFD\uFFFD"}, {"é\xc3é", "é\uFFFDé"}, {"\xed\xa0\x80", "\uFFFD\uFFFD\uFFFD"}, {"12345678\x80", "12345678\uFFFD"},
 	} {
-		if diff := cmp.Diff(`"`+c.want+`"`, string(appendString(nil, []byte(c.in)))); diff != "" {
+		if diff := cmp.Diff(`"`+c.want+`"`, string(form.AppendString(nil, []byte(c.in)))); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", c.in, diff)
 		}
-		if diff := cmp.Diff(`"`+c.want+`"`, string(appendJSONText(nil, []byte(`"`+c.in+`"`)))); diff != "" {
+		if diff := cmp.Diff(`"`+c.want+`"`, string(form.AppendJSON(nil, []byte(`"`+c.in+`"`)))); diff != "" {
 			t.Errorf("json %q (-want +got):\n%s", c.in, diff)
 		}
 	}

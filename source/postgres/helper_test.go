@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fetcherhq/fetcher/source"
+	"github.com/fetcherhq/fetcher/source/form"
 	"github.com/fetcherhq/fetcher/testkit"
 )
 
@@ -139,7 +140,7 @@ func object(q source.Query, r source.Row) string {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(appendString(out, []byte(c.Name)), ':')
+		out = append(form.AppendString(out, []byte(c.Name)), ':')
 		out = r.AppendJSON(out, i)
 	}
 	return string(append(out, '}'))

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fetcherhq/fetcher/source"
+	"github.com/fetcherhq/fetcher/source/form"
 )
 
 const (
@@ -102,9 +103,9 @@ func (r *row) appendLarge(dst []byte, i int) []byte {
 		return r.appendHeld(dst, c, n)
 	case c.kind == kindText:
 		dst = r.grow(dst, n+n/8)
-		return append(r.appendPieces(append(dst, '"'), n, appendEscaped), '"')
+		return append(r.appendPieces(append(dst, '"'), n, form.AppendEscaped), '"')
 	case c.kind == kindJSON:
-		return r.appendPieces(r.grow(dst, n), n, appendJSONText)
+		return r.appendPieces(r.grow(dst, n), n, form.AppendJSON)
 	case c.kind == kindBytesBinary:
 		dst = r.grow(dst, base64.StdEncoding.EncodedLen(n))
 		return append(r.appendBase64Pieces(append(dst, '"'), n), '"')

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/fetcherhq/fetcher/source"
+	"github.com/fetcherhq/fetcher/source/form"
 )
 
 // message writes a row as the server would; nil is null.
@@ -64,7 +65,7 @@ func TestLargeRows(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		size := []int{10, bufferSize - 200, bufferSize, 3*bufferSize + 17}[seed%4] + rnd.IntN(300)
 		text, binaries := randomText(rnd, size), randomBytes(rnd, size)
-		jsonText := appendString(nil, []byte(randomText(rnd, size)))
+		jsonText := form.AppendString(nil, []byte(randomText(rnd, size)))
 		last := []byte("end\xff")
 		if seed%3 == 0 {
 			last = nil

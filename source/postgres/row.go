@@ -1,13 +1,13 @@
 package postgres
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"math"
-	"slices"
 	"strconv"
+
+	"github.com/fetcherhq/fetcher/source/form"
 )
 
 // errMalformed says that a value does not have the form its type has.
@@ -43,11 +43,11 @@ func (r *row) AppendJSON(dst []byte, i int) []byte {
 func (r *row) appendValue(dst []byte, c *column, v []byte) []byte {
 	switch c.kind {
 	case kindText:
-		return appendString(dst, v)
+		return form.AppendString(dst, v)
 	case kindInteger:
 		return r.appendInteger(dst, v)
 	case kindBytesBinary:
-		return appendBase64(dst, v)
+		return form.AppendBase64(dst, v)
 	case kindUUIDBinary, kindFloat4Binary, kindFloat8Binary, kindDateBinary, kindTimestampBinary, kindTimestampTZBinary:
 		return r.appendBinary(dst, c.kind, v)
 	}
@@ -68,11 +68,11 @@ func (r *row) appendBinary(dst []byte, k kind, v []byte) []byte {
 	}
 	switch k {
 	case kindUUIDBinary:
-		return appendUUID(dst, v)
+		return form.AppendUUID(dst, v)
 	case kindFloat4Binary:
-		return appendFloat(dst, float64(math.Float32frombits(binary.BigEndian.Uint32(v))), 32)
+		return form.AppendFloat(dst, float64(math.Float32frombits(binary.BigEndian.Uint32(v))), 32)
 	case kindFloat8Binary:
-		return appendFloat(dst, math.Float64frombits(binary.BigEndian.Uint64(v)), 64)
+		return form.AppendFloat(dst, math.Float64frombits(binary.BigEndian.Uint64(v)), 64)
 	case kindDateBinary:
 		return appendDate(dst, v)
 	case kindTimestampTZBinary:
@@ -85,7 +85,7 @@ func (r *row) appendBinary(dst []byte, k kind, v []byte) []byte {
 func (r *row) appendText(dst []byte, t *typ, v []byte) []byte {
 	switch t.text {
 	case kindText:
-		return appendString(dst, v)
+		return form.AppendString(dst, v)
 	case kindInteger:
 		return r.appendInteger(dst, v)
 	case kindPlain:
@@ -95,7 +95,7 @@ func (r *row) appendText(dst []byte, t *typ, v []byte) []byte {
 	case kindFloat:
 		return r.appendFloatText(dst, v, t.bits)
 	case kindJSON:
-		return appendJSONText(dst, v)
+		return form.AppendJSON(dst, v)
 	case kindMoney:
 		return r.appendMoney(dst, t, v)
 	case kindTimestamp:
@@ -119,7 +119,7 @@ func (r *row) malformed(dst []byte) []byte {
 
 // appendInteger appends digits as they are, every one exact.
 func (r *row) appendInteger(dst, v []byte) []byte {
-	if !isNumber(v) {
+	if !form.IsNumber(v) {
 		return r.malformed(dst)
 	}
 	return append(dst, v...)
@@ -127,44 +127,12 @@ func (r *row) appendInteger(dst, v []byte) []byte {
 
 // appendPlain appends a text that needs no escapes.
 func (r *row) appendPlain(dst, v []byte) []byte {
-	if !isPlain(v) {
+	if !form.IsPlain(v) {
 		return r.malformed(dst)
 	}
 	dst = append(dst, '"')
 	dst = append(dst, v...)
 	return append(dst, '"')
-}
-
-func appendUUID(dst, v []byte) []byte {
-	const digits = "0123456789abcdef"
-	dst = append(dst, '"')
-	for i, c := range v {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			dst = append(dst, '-')
-		}
-		dst = append(dst, digits[c>>4], digits[c&0xf])
-	}
-	return append(dst, '"')
-}
-
-// appendFloat appends the shortest digits that read back as f, in the notation that the server itself would choose.
-func appendFloat(dst []byte, f float64, size int) []byte {
-	switch {
-	case math.IsNaN(f):
-		return append(dst, `"NaN"`...)
-	case math.IsInf(f, 1):
-		return append(dst, `"Infinity"`...)
-	case math.IsInf(f, -1):
-		return append(dst, `"-Infinity"`...)
-	}
-	most, least := 1e15, 1e-4
-	if size == 32 {
-		most, least = 1e6, float64(float32(least))
-	}
-	if a := math.Abs(f); a != 0 && (a < least || a >= most) {
-		return strconv.AppendFloat(dst, f, 'e', -1, size)
-	}
-	return strconv.AppendFloat(dst, f, 'f', -1, size)
 }
 
 // appendFloatText appends the server's text of a float. The server does not always find the shortest digits; a text
@@ -174,59 +142,14 @@ func (r *row) appendFloatText(dst, v []byte, size int) []byte {
 	if size == 32 {
 		sure = 6
 	}
-	if len(v) <= sure && isNumber(v) {
+	if len(v) <= sure && form.IsNumber(v) {
 		return append(dst, v...)
 	}
 	f, err := strconv.ParseFloat(string(v), size)
 	if err != nil {
 		return r.malformed(dst)
 	}
-	return appendFloat(dst, f, size)
-}
-
-// isPlain reports whether v is ASCII that a JSON string takes as it is.
-func isPlain(v []byte) bool {
-	n, ascii := cleanRun(v)
-	return ascii && n == len(v)
-}
-
-// isNumber reports whether v is a number as PostgreSQL writes them, which is as JSON has them.
-func isNumber(v []byte) bool {
-	if len(v) > 0 && v[0] == '-' {
-		v = v[1:]
-	}
-	n := digits(v)
-	if n == 0 {
-		return false
-	}
-	if v = v[n:]; len(v) > 0 && v[0] == '.' {
-		if n = digits(v[1:]); n == 0 {
-			return false
-		}
-		v = v[n+1:]
-	}
-	if len(v) > 2 && v[0] == 'e' && (v[1] == '+' || v[1] == '-') {
-		v = v[2:]
-		n = digits(v)
-		return n > 0 && n == len(v)
-	}
-	return len(v) == 0
-}
-
-// digits counts the digits that v begins with.
-func digits(v []byte) int {
-	for i, c := range v {
-		if c < '0' || c > '9' {
-			return i
-		}
-	}
-	return len(v)
-}
-
-func appendBase64(dst, v []byte) []byte {
-	dst = slices.Grow(dst, base64.StdEncoding.EncodedLen(len(v))+2)
-	dst = base64.StdEncoding.AppendEncode(append(dst, '"'), v)
-	return append(dst, '"')
+	return form.AppendFloat(dst, f, size)
 }
 
 // appendBytea appends the bytes of a text like \x0aff.
@@ -241,7 +164,7 @@ func (r *row) appendBytea(dst, v []byte) []byte {
 		r.scratch = r.scratch[:mark]
 		return r.malformed(dst)
 	}
-	dst = appendBase64(dst, r.scratch[mark:])
+	dst = form.AppendBase64(dst, r.scratch[mark:])
 	r.scratch = r.scratch[:mark]
 	return dst
 }

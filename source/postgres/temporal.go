@@ -1,10 +1,14 @@
 package postgres
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/fetcherhq/fetcher/source/form"
+)
 
 // appendTimestampText appends a timestamp in the server's ISO style, like "2024-01-31 10:00:00.5+00 BC".
 func (r *row) appendTimestampText(dst, v []byte) []byte {
-	if !isPlain(v) {
+	if !form.IsPlain(v) {
 		return r.malformed(dst)
 	}
 	dst = append(dst, '"')
@@ -23,7 +27,7 @@ func (r *row) appendTimestampText(dst, v []byte) []byte {
 
 // appendTimeTZ appends a time with its own offset.
 func (r *row) appendTimeTZ(dst, v []byte) []byte {
-	if !isPlain(v) {
+	if !form.IsPlain(v) {
 		return r.malformed(dst)
 	}
 	dst = appendOffset(append(dst, '"'), v)

@@ -2,10 +2,7 @@ package postgres
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"net"
 
 	"github.com/fetcherhq/fetcher/source"
 )
@@ -43,80 +40,12 @@ func plan(p source.Params) ([]attempt, error) {
 }
 
 func tlsConfig(mode string, p source.Params) (*tls.Config, error) {
-	config := &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		// The standard check can't leave out the name; verifier does the whole of it where the mode asks for one.
-		InsecureSkipVerify: true, // #nosec G402
-	}
-	if net.ParseIP(p.Host) == nil {
-		config.ServerName = p.Host
-	}
-	v := verifier{host: p.Host}
-	if p.TLS.CA != "" {
-		v.roots = x509.NewCertPool()
-		if !v.roots.AppendCertsFromPEM([]byte(p.TLS.CA)) {
-			return nil, errors.New("CA holds no certificate")
-		}
-	}
+	check := source.CheckNothing
 	switch {
 	case mode == "verify-full":
-		v.name = true
-		config.VerifyConnection = v.verify
-	case mode == "verify-ca", mode == "require" && v.roots != nil:
-		config.VerifyConnection = v.verify
+		check = source.CheckName
+	case mode == "verify-ca", mode == "require" && p.TLS.CA != "":
+		check = source.CheckChain
 	}
-	if p.TLS.Cert != "" || p.TLS.Key != "" {
-		pair, err := tls.X509KeyPair([]byte(p.TLS.Cert), []byte(p.TLS.Key))
-		if err != nil {
-			return nil, fmt.Errorf("client certificate: %w", err)
-		}
-		// Presented whatever authorities the server names, as libpq does: it may accept the certificate all the same.
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
-	}
-	return config, nil
-}
-
-// verifier checks a server's certificate.
-type verifier struct {
-	roots *x509.CertPool // nil: the system's
-	host  string
-	name  bool // the certificate must be for host
-}
-
-func (v verifier) verify(state tls.ConnectionState) error {
-	if len(state.PeerCertificates) == 0 {
-		return errors.New("server sent no certificate")
-	}
-	leaf := state.PeerCertificates[0]
-	options := x509.VerifyOptions{Roots: v.roots, Intermediates: x509.NewCertPool()}
-	for _, c := range state.PeerCertificates[1:] {
-		options.Intermediates.AddCert(c)
-	}
-	if _, err := leaf.Verify(options); err != nil {
-		return fmt.Errorf("verify certificate: %w", err)
-	}
-	if !v.name {
-		return nil
-	}
-	return matchesHost(leaf, v.host)
-}
-
-// matchesHost checks the name of the certificate. Like libpq, and unlike crypto/x509, it takes the common name of a
-// certificate without alternative names for one: private authorities still issue those.
-func matchesHost(leaf *x509.Certificate, host string) error {
-	err := leaf.VerifyHostname(host)
-	if err == nil {
-		return nil
-	}
-	if len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.EmailAddresses)+len(leaf.URIs) > 0 {
-		return fmt.Errorf("verify name: %w", err)
-	}
-	stand := &x509.Certificate{DNSNames: []string{leaf.Subject.CommonName}}
-	if ip := net.ParseIP(leaf.Subject.CommonName); ip != nil {
-		stand.IPAddresses = []net.IP{ip}
-	}
-	if stand.VerifyHostname(host) != nil {
-		return fmt.Errorf("verify name: %w", err)
-	}
-	return nil
+	return p.ClientTLS(check)
 }

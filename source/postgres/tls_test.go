@@ -2,14 +2,7 @@ package postgres
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -25,81 +18,22 @@ import (
 	"github.com/fetcherhq/fetcher/testkit"
 )
 
-// authority issues certificates of a test.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  string
-}
-
-func newAuthority(t *testing.T, name string) *authority {
-	t.Helper()
-	a := &authority{t: t, key: newKey(t)}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.pem = encode("CERTIFICATE", der)
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func encode(kind string, der []byte) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-}
-
-// issue makes a certificate for a server with the names, or for a client with the common name alone.
-func (a *authority) issue(common string, names ...string) (cert, key string) {
-	a.t.Helper()
-	k := newKey(a.t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: common}, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return encode("CERTIFICATE", der), encode("PRIVATE KEY", pkcs8)
-}
-
 // secureServer is a server of the test's own with TLS on, whose files the test writes.
 type secureServer struct {
 	t    *testing.T
 	pg   *testkit.PG
 	data string
-	ca   *authority
+	ca   *testkit.Authority
 }
 
 func newSecureServer(t *testing.T) *secureServer {
 	t.Helper()
-	s := &secureServer{t: t, pg: testkit.NewServer(t).PG, ca: newAuthority(t, "test authority")}
+	s := &secureServer{t: t, pg: testkit.NewServer(t).PG, ca: testkit.NewAuthority(t, "test authority")}
 	conn := s.admin()
 	if err := conn.QueryRow(context.Background(), "SHOW data_directory").Scan(&s.data); err != nil {
 		t.Fatal(err)
 	}
-	s.write("root.crt", s.ca.pem)
+	s.write("root.crt", s.ca.PEM)
 	s.certificate("db.example", "db.example")
 	s.pg.Exec(t, "ALTER SYSTEM SET ssl = on", "ALTER SYSTEM SET ssl_ca_file = 'root.crt'")
 	s.reload()
@@ -135,7 +69,7 @@ func (s *secureServer) write(name, content string) {
 
 func (s *secureServer) certificate(common string, names ...string) {
 	s.t.Helper()
-	cert, key := s.ca.issue(common, names...)
+	cert, key := s.ca.Issue(s.t, common, names...)
 	s.write("server.crt", cert)
 	s.write("server.key", key)
 }
@@ -192,9 +126,9 @@ func TestTLS(t *testing.T) {
 	f.exec(`CREATE VIEW me AS SELECT ssl, client_dn FROM pg_stat_ssl WHERE pid = pg_backend_pid()`,
 		`CREATE VIEW sleeps AS SELECT pg_sleep(600)::text AS v`)
 	address := anywhere(net.JoinHostPort(f.Host, strconv.Itoa(f.Port)))
-	other := newAuthority(t, "another authority")
-	clientCert, clientKey := server.ca.issue(f.Owner)
-	strangerCert, strangerKey := other.issue(f.Owner)
+	other := testkit.NewAuthority(t, "another authority")
+	clientCert, clientKey := server.ca.Issue(t, f.Owner)
+	strangerCert, strangerKey := other.Issue(t, f.Owner)
 
 	const (
 		encrypted = `{"ssl":true,"client_dn":null}`
@@ -233,7 +167,7 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
-	ours := server.ca.pem
+	ours := server.ca.PEM
 
 	server.rules(rule("host", "scram-sha-256"))
 	run("both ways", []try{
@@ -243,16 +177,16 @@ func TestTLS(t *testing.T) {
 		{name: "prefer", tls: source.TLS{Mode: "prefer"}, want: encrypted},
 		{name: "require", tls: source.TLS{Mode: "require"}, want: encrypted},
 		{name: "require with CA", host: "wrong.example", tls: source.TLS{Mode: "require", CA: ours}, want: encrypted},
-		{name: "require with wrong CA", tls: source.TLS{Mode: "require", CA: other.pem}, fail: source.CategoryTLS},
+		{name: "require with wrong CA", tls: source.TLS{Mode: "require", CA: other.PEM}, fail: source.CategoryTLS},
 		{name: "verify-ca", host: "wrong.example", tls: source.TLS{Mode: "verify-ca", CA: ours}, want: encrypted},
-		{name: "verify-ca with wrong CA", tls: source.TLS{Mode: "verify-ca", CA: other.pem}, fail: source.CategoryTLS},
+		{name: "verify-ca with wrong CA", tls: source.TLS{Mode: "verify-ca", CA: other.PEM}, fail: source.CategoryTLS},
 		{name: "verify-ca with system roots", tls: source.TLS{Mode: "verify-ca"}, fail: source.CategoryTLS},
 		{name: "verify-full", tls: source.TLS{Mode: "verify-full", CA: ours}, want: encrypted},
-		{name: "verify-full with wrong CA", tls: source.TLS{Mode: "verify-full", CA: other.pem}, fail: source.CategoryTLS},
+		{name: "verify-full with wrong CA", tls: source.TLS{Mode: "verify-full", CA: other.PEM}, fail: source.CategoryTLS},
 		{name: "verify-full with system roots", tls: source.TLS{Mode: "verify-full"}, fail: source.CategoryTLS},
 		{name: "verify-full for wrong host", host: "wrong.example", tls: source.TLS{Mode: "verify-full", CA: ours}, fail: source.CategoryTLS},
 		{name: "verify-full for an address", host: "127.0.0.1", tls: source.TLS{Mode: "verify-full", CA: ours}, fail: source.CategoryTLS},
-		{name: "prefer with a certificate nobody checks", tls: source.TLS{Mode: "prefer", CA: other.pem}, want: encrypted},
+		{name: "prefer with a certificate nobody checks", tls: source.TLS{Mode: "prefer", CA: other.PEM}, want: encrypted},
 		{name: "client certificate", tls: source.TLS{Mode: "verify-full", CA: ours, Cert: clientCert, Key: clientKey}, want: named},
 		{name: "stranger's certificate", tls: source.TLS{Mode: "require", Cert: strangerCert, Key: strangerKey}, fail: source.CategoryTLS},
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/fetcherhq/fetcher/source"
+	"github.com/fetcherhq/fetcher/source/form"
 )
 
 // typeRow is a type as the server lists it.
@@ -126,7 +127,7 @@ func (s *types) compound(r typeRow, oid uint32) typ {
 	case r.class == 'c':
 		t.text, t.family = kindComposite, source.FamilyComposite
 		for i, name := range r.attributes {
-			key := append(appendString(nil, []byte(name)), ':')
+			key := append(form.AppendString(nil, []byte(name)), ':')
 			t.fields = append(t.fields, field{key: string(key), typ: s.of(r.attributeOIDs[i])})
 		}
 	case r.element != 0:

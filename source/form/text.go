@@ -1,4 +1,4 @@
-package postgres
+package form
 
 import (
 	"encoding/binary"
@@ -16,16 +16,16 @@ const (
 	replaced = "\uFFFD"
 )
 
-// appendString appends s as a JSON string. Each byte that is not UTF-8 becomes one U+FFFD.
-func appendString(dst, s []byte) []byte {
+// AppendString appends s as a JSON string. Each byte that is not UTF-8 becomes one U+FFFD.
+func AppendString(dst, s []byte) []byte {
 	if cap(dst)-len(dst) < len(s)+2 { // once, not again with every escape of a large value
 		dst = slices.Grow(dst, len(s)+len(s)/8+16)
 	}
-	return append(appendEscaped(append(dst, '"'), s), '"')
+	return append(AppendEscaped(append(dst, '"'), s), '"')
 }
 
-// appendEscaped appends what is between the quotes of a JSON string.
-func appendEscaped(dst, s []byte) []byte {
+// AppendEscaped appends what is between the quotes of a JSON string.
+func AppendEscaped(dst, s []byte) []byte {
 	for len(s) > 0 {
 		n, ascii := cleanRun(s)
 		dst = appendUTF8(dst, s[:n], ascii)
@@ -37,9 +37,9 @@ func appendEscaped(dst, s []byte) []byte {
 	return dst
 }
 
-// appendJSONText appends a JSON value as the server sent it. Line ends between its tokens become blanks, so that it
+// AppendJSON appends a JSON value as the server sent it. Line ends between its tokens become blanks, so that it
 // fits on a line; within tokens there are none.
-func appendJSONText(dst, s []byte) []byte {
+func AppendJSON(dst, s []byte) []byte {
 	for len(s) > 0 {
 		n, ascii := printableRun(s)
 		dst = appendUTF8(dst, s[:n], ascii)
