@@ -36,7 +36,8 @@ var allowed = map[string][]string{
 	"documents/weburl":  {"dial"},
 	"documents/content": {"documents/weburl"},
 	"documents/fetch":   {"documents/weburl", "dial"},
-	"handlers":          {"auth", "tenant", "jobs", "connections", "idempotency", "results", "store", "source", "telemetry", "problem"},
+	"documents":         {"documents/weburl", "documents/fetch", "documents/content", "tenant", "results", "store", "dial", "problem"},
+	"handlers":          {"auth", "tenant", "jobs", "documents", "connections", "idempotency", "results", "store", "source", "telemetry", "problem"},
 }
 
 // wirers may import everything: they bring concrete parts together, or are imported by tests only.
