@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -161,6 +162,26 @@ func (e *Error) Text() string {
 		return e.Message
 	}
 	return e.Code.Info().Message
+}
+
+// leastFailure is the first status that blames nobody outside.
+const leastFailure = http.StatusInternalServerError
+
+// status is what the error is answered with.
+func (e *Error) status() int {
+	if e.Status != 0 {
+		return e.Status
+	}
+	return e.Code.Info().Status
+}
+
+// sentence makes a sentence of an error whose text is safe to show.
+func sentence(err error) string {
+	text := err.Error()
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 // Error describes the failure for logs, with its cause.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fetcherhq/fetcher/documents/content"
 	"github.com/fetcherhq/fetcher/documents/fetch"
 	"github.com/fetcherhq/fetcher/documents/weburl"
 	"github.com/fetcherhq/fetcher/results"
@@ -58,6 +59,8 @@ type Options struct {
 	Fetcher Fetcher
 	Content *results.Store // nil: neither pages can be fetched nor objects read
 
+	Converter *content.Converter // nil: one of the service's own
+
 	AllowedPorts  []int // of approved origins; nil: 443
 	RatePerMinute int   // fetches of a tenant within any minute; 0: not limited
 	SingleTenant  bool  // leaves the tenant out of object keys
@@ -92,6 +95,9 @@ func New(o Options) (*Service, error) {
 	}
 	if o.FetchTime == 0 {
 		o.FetchTime = DefaultFetchTime
+	}
+	if o.Converter == nil {
+		o.Converter = content.New()
 	}
 	if o.NewID == nil {
 		o.NewID = uuid.NewV7
@@ -189,34 +195,3 @@ type SyncResult struct {
 	MediaType string // as the origin declared it
 	SizeBytes int64  // as fetched
 }
-
-// operations are the Service's methods.
-type operations interface {
-	CreateEnvironment(ctx context.Context, lease *tenant.Lease, who Caller, name string, once Once[store.Environment]) (Reply, error)
-	Environments(ctx context.Context, lease *tenant.Lease, list List) (Page[store.Environment], error)
-	Environment(ctx context.Context, lease *tenant.Lease, id uuid.UUID) (*store.Environment, error)
-
-	CreateSource(ctx context.Context, lease *tenant.Lease, environment uuid.UUID, who Caller, in NewSource, once Once[store.Source]) (Reply, error)
-	Sources(ctx context.Context, lease *tenant.Lease, environment uuid.UUID, list List) (Page[store.Source], error)
-	Source(ctx context.Context, lease *tenant.Lease, environment, id uuid.UUID) (*store.Source, error)
-	ReconnectSource(ctx context.Context, lease *tenant.Lease, environment, id uuid.UUID, who Caller, in Reconnect, once Once[store.Source]) (Reply, error)
-	DisconnectSource(ctx context.Context, lease *tenant.Lease, environment, id uuid.UUID, who Caller, revision int64, once Once[store.Source]) (Reply, error)
-
-	// Sync releases the lease before it waits for anything but the database, and takes others as it needs them.
-	Sync(ctx context.Context, lease *tenant.Lease, in SyncRequest) (Reply, error)
-	Fetches(ctx context.Context, lease *tenant.Lease, environment, source uuid.UUID, list List) (Page[store.Fetch], error)
-	Fetch(ctx context.Context, lease *tenant.Lease, environment, source, id uuid.UUID) (*store.Fetch, error)
-	// Documents lists the pages of a source that have a document; url, unless empty, picks one.
-	Documents(ctx context.Context, lease *tenant.Lease, environment, source uuid.UUID, url string, list List) (Page[store.Object], error)
-
-	Object(ctx context.Context, lease *tenant.Lease, environment, id uuid.UUID) (*store.Object, error)
-	DeleteObject(ctx context.Context, lease *tenant.Lease, environment, id uuid.UUID, who Caller, once Once[struct{}]) (Reply, error)
-	Versions(ctx context.Context, lease *tenant.Lease, environment, object uuid.UUID, list List) (Page[store.DocumentVersion], error)
-	Version(ctx context.Context, lease *tenant.Lease, environment, object uuid.UUID, version int64) (*store.DocumentVersion, error)
-	// Content releases the lease: reading takes as long as its client likes.
-	Content(ctx context.Context, lease *tenant.Lease, environment, object uuid.UUID, version int64) (*Content, error)
-}
-
-// Integrity is a digest as it is published: sha256: and lower-case hex.
-// Content has Version store.DocumentVersion, Integrity() string, and Open(ctx, first, length int64) (io.ReadCloser, error), whose
-// reader hands out bytes of a part only after the whole has proved to be what was stored.

@@ -109,7 +109,6 @@ type Object struct {
 
 	ETag          string    `gorm:"column:etag"` // strong, of the newest full fetch; empty: it had none
 	FullFetchedAt time.Time // when the bytes were last seen, rather than a 304
-	FullFetchDue  bool      `gorm:"->;-:migration"` // FullFetchedAt is a day ago or more
 	DeclaredType  string    // as the newest full fetch declared it
 	FetchedBytes  int64     // as the newest full fetch had them
 }
@@ -148,7 +147,7 @@ func (DocumentVersion) TableName() string { return "versions" }
 // AuditEvent tells who did what. It never changes; the database sees to that.
 type AuditEvent struct {
 	ID            uuid.UUID // UUIDv7, made by the caller
-	At            time.Time `gorm:"autoCreateTime:false;default:now()"`
+	At            time.Time // the database's
 	EnvironmentID uuid.UUID
 	Actor         string
 	ActorKind     string
