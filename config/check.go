@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -54,6 +55,7 @@ func (c *Config) check(role Role, parsed Problems, rules []Rule) Problems {
 	if role&RoleManager != 0 {
 		c.checkServer(k)
 		c.checkAuth(k)
+		c.checkDocuments(k)
 	}
 	if role&(RoleManager|RoleWorker) != 0 {
 		c.checkResults(k)
@@ -150,6 +152,16 @@ func (c *Config) checkResults(k *checker) {
 	k.require(isKeyPrefix(c.Results.KeyPrefix), "RESULTS_KEY_PREFIX", "must be path segments without . or .., and not start with a slash")
 }
 
+func (c *Config) checkDocuments(k *checker) {
+	d := c.Documents
+	if d.ContentURL.IsSet() {
+		k.require(isBucketURL(d.ContentURL.Reveal()), "CONTENT_URL", "must be file:///directory or s3://bucket?region=…")
+	}
+	k.require(d.RatePerMinute >= 0, "FETCH_RATE_PER_MINUTE", "must not be negative")
+	k.require(d.DevResolver == "" || isAddress(d.DevResolver), "FETCH_DEV_RESOLVER", "must be host:port")
+	k.require((&http.Cookie{Name: d.SessionCookie}).Valid() == nil, "SESSION_COOKIE_NAME", "must be the name of a cookie")
+}
+
 func (c *Config) checkJobs(k *checker) {
 	j := c.Jobs
 	for variable, value := range map[string]int{
@@ -186,8 +198,13 @@ func (c *Config) checkSaaS(k *checker) {
 	for variable, value := range map[string]string{"PLUGIN_AUTH_ADDRESS": c.Auth.Address, "PLUGIN_AUTH_JWKS_URL": c.Auth.JWKSURL} {
 		k.require(value == "" || strings.HasPrefix(value, "https://"), variable, insist)
 	}
-	if u, err := url.Parse(c.Results.URL.Reveal()); err == nil && u.Scheme == "s3" {
-		k.require(encryptedS3(u.Query()), "RESULTS_URL", insist)
+	for variable, bucket := range map[string]Secret{"RESULTS_URL": c.Results.URL, "CONTENT_URL": c.Documents.ContentURL} {
+		if u, err := url.Parse(bucket.Reveal()); err == nil && u.Scheme == "s3" {
+			k.require(encryptedS3(u.Query()), variable, insist)
+		}
+	}
+	for variable, value := range map[string]string{"FETCH_DEV_ROOT_CA": c.Documents.DevRootCA, "FETCH_DEV_RESOLVER": c.Documents.DevResolver} {
+		k.require(value == "", variable, "is for tests, not for DEPLOYMENT_MODE=saas")
 	}
 }
 
