@@ -129,7 +129,7 @@ func (e *edge) downloadResult(ctx context.Context, in *idInput) (*downloadOutput
 		out.SetHeader("Content-Length", strconv.FormatInt(length, 10))
 		out.SetStatus(status)
 		if out.Method() != http.MethodHead {
-			e.stream(ctx, humagin.Unwrap(out).Writer, job, reader)
+			e.stream(ctx, humagin.Unwrap(out).Writer, slog.String("job", job.ID.String()), reader)
 		}
 	}}, nil
 }
@@ -170,9 +170,9 @@ func (e *edge) resultFacts(job *store.Job) (results.Facts, error) {
 	return facts, nil
 }
 
-// stream copies the result to the client. The reader's error is the only proof of the content, and the status is on
+// stream copies a result, or what is, to the client. The reader's error is the only proof of the content, and the status is on
 // the wire by then: a stream that fails is cut, so that it can't be taken for a whole one.
-func (e *edge) stream(ctx context.Context, writer http.ResponseWriter, job *store.Job, reader io.Reader) {
+func (e *edge) stream(ctx context.Context, writer http.ResponseWriter, what slog.Attr, reader io.Reader) {
 	control := http.NewResponseController(writer)
 	buffer := make([]byte, downloadBuffer)
 	for {
@@ -188,8 +188,7 @@ func (e *edge) stream(ctx context.Context, writer http.ResponseWriter, job *stor
 			return
 		case err != nil:
 			e.log.LogAttrs(ctx, slog.LevelError, "download cut off",
-				slog.String("job", job.ID.String()),
-				slog.Any("error", resultCause(err)))
+				what, slog.Any("error", resultCause(err)))
 			panic(http.ErrAbortHandler)
 		}
 	}

@@ -20,4 +20,6 @@ handlers FuzzParseRange
 auth FuzzParseBearer
 idempotency FuzzParseKey
 jobs FuzzParseRequest
+documents/weburl FuzzURL
+documents/weburl FuzzPrefix
 TARGETS
