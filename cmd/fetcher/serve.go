@@ -58,7 +58,7 @@ func runService(ctx context.Context, cfg *config.Config, role config.Role, logs 
 	if err != nil {
 		return err
 	}
-	server, err := a.server(role, health) //nolint:contextcheck // requests bring their own
+	server, err := a.server(ctx, role, health)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func runService(ctx context.Context, cfg *config.Config, role config.Role, logs 
 }
 
 // server is the API for a manager, and the health endpoints alone for a worker.
-func (a *app) server(role config.Role, health *handlers.Health) (*handlers.Server, error) {
+func (a *app) server(ctx context.Context, role config.Role, health *handlers.Health) (*handlers.Server, error) {
 	s := a.cfg.Server
 	opts := handlers.ServerOptions{Health: health, Grace: s.ShutdownGrace, Logger: a.log}
 	var err error
@@ -86,7 +86,7 @@ func (a *app) server(role config.Role, health *handlers.Health) (*handlers.Serve
 		opts.Handler, err = handlers.NewHealthHandler(health, a.tel.Handler())
 	} else {
 		opts.Address, opts.TLSCert, opts.TLSKey, opts.DrainDelay = s.Address, s.TLSCert, s.TLSKey, s.DrainDelay.Duration()
-		opts.Handler, err = a.api(health)
+		opts.Handler, err = a.api(ctx, health)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("building the routes: %w", err)
@@ -98,7 +98,7 @@ func (a *app) server(role config.Role, health *handlers.Health) (*handlers.Serve
 	return server, nil
 }
 
-func (a *app) api(health *handlers.Health) (http.Handler, error) {
+func (a *app) api(ctx context.Context, health *handlers.Health) (http.Handler, error) {
 	queue, err := jobs.NewQueue(a.pool, a.log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the queue: %w", err)
@@ -111,9 +111,14 @@ func (a *app) api(health *handlers.Health) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the idempotency service: %w", err)
 	}
+	web, err := a.documents(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("starting the service of web documents: %w", err)
+	}
 	s := a.cfg.Server
 	return handlers.New(handlers.Options{
 		Auth: a.gate, Tenants: a.router, Connections: a.conns, Jobs: service, Results: a.objects, Idempotency: once,
+		Documents: web, SessionCookie: a.cfg.Documents.SessionCookie, AllowedOrigins: a.cfg.Documents.AllowedOrigins,
 		Health: health, Metrics: a.tel.Handler(), Build: build(),
 		MaxBodyBytes: int64(s.MaxBodyBytes), StrictJSON: s.StrictJSON, MaxPageLimit: s.MaxPageLimit, MaxMonths: s.MaxDateRangeMonths,
 		JobLimits:      jobs.Limits{Datasources: a.cfg.Jobs.MaxDatasources, Tables: a.cfg.Jobs.MaxTables, Fields: a.cfg.Jobs.MaxFields, Conditions: a.cfg.Jobs.MaxConditions},
