@@ -11,8 +11,12 @@ import (
 	"github.com/fetcherhq/fetcher/tenant"
 )
 
-// errFull says that every slot of the tenant is taken.
-var errFull = errors.New("documents: every slot is taken")
+var (
+	// errFull says that every slot of the tenant is taken.
+	errFull = errors.New("documents: every slot is taken")
+	// errMoved says that the page got or lost its document while the decision was made.
+	errMoved = errors.New("documents: the page has another document now")
+)
 
 // How often a waiting request looks for a free slot.
 const (
@@ -27,7 +31,10 @@ func (a *attempt) enter(ctx context.Context, lease *tenant.Lease) (*store.Answer
 	defer patience.Stop()
 	for {
 		kept, err := a.tryEnter(ctx, lease)
-		if !errors.Is(err, errFull) {
+		switch {
+		case errors.Is(err, errMoved):
+			continue
+		case !errors.Is(err, errFull):
 			return kept, err
 		}
 		if err := a.awaitSlot(ctx, lease, patience.C); err != nil {
@@ -125,7 +132,7 @@ func (a *attempt) admit(ctx context.Context, rows store.Documents, id uuid.UUID)
 	case store.EntryFull:
 		return errFull
 	}
-	return nil
+	return a.refindPage(ctx, rows)
 }
 
 // admits returns nil if the page may be fetched from the source as it stands, else SourceDisconnected or the code given.
@@ -141,20 +148,34 @@ func (a *attempt) admits(source *store.Source, otherwise Code) error {
 
 // findPage finds the document of the page, or sees that it can be made.
 func (a *attempt) findPage(ctx context.Context, rows store.Documents) (err error) {
-	if a.page, err = rows.Page(ctx, a.in.SourceID, a.url.String()); err != nil {
+	if a.page, err = rows.Page(ctx, a.in.SourceID, a.url.String()); err != nil || a.page != nil {
 		return err
 	}
-	if a.page != nil {
-		a.etag, err = rows.FreshETag(ctx, a.page.EnvironmentID, a.page.ID, fullFetchEvery)
-		return err
-	}
-	a.etag = ""
-	_, err = rows.Object(ctx, a.in.EnvironmentID, a.in.ObjectID)
+	other, err := rows.Object(ctx, a.in.EnvironmentID, a.in.ObjectID)
 	switch {
-	case err == nil:
-		return &Error{Code: ObjectIDInUse, Param: paramObjectID}
-	case AsError(err).Code == NotFound:
+	case err != nil && AsError(err).Code == NotFound:
+		return nil
+	case err != nil:
+		return err
+	case other.Bound && other.SourceID == a.in.SourceID && other.URL == a.url.String():
+		return errMoved // it was made between the two questions
+	}
+	return &Error{Code: ObjectIDInUse, Param: paramObjectID}
+}
+
+// refindPage looks at the page again, now that no other fetch can change it, and finds out what may be asked for
+// conditionally: an entity tag of a version that has been replaced meanwhile would hide a change.
+func (a *attempt) refindPage(ctx context.Context, rows store.Documents) error {
+	page, err := rows.Page(ctx, a.in.SourceID, a.url.String())
+	if err != nil {
+		return err
+	}
+	if !a.same(page) {
+		return errMoved
+	}
+	if a.page, a.etag = page, ""; page == nil {
 		return nil
 	}
+	a.etag, err = rows.FreshETag(ctx, page.EnvironmentID, page.ID, fullFetchEvery)
 	return err
 }

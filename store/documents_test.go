@@ -428,7 +428,7 @@ func TestDocumentQueriesUseTheirIndexes(t *testing.T) {
 	id := d.source.ID.String()
 	d.exec(`INSERT INTO fetches (id, environment_id, source_id, url, object_id, attempt, status, changed, version, approval_id, actor,
 			lease_until, started_at, finished_at)
-		SELECT gen_random_uuid(), ?, CASE n % 3 WHEN 0 THEN ?::uuid ELSE ?::uuid END, 'https://docs.example.com/docs/' || n, gen_random_uuid(), 1, 'succeeded', true, 1, ?, 'a',
+		SELECT gen_random_uuid(), ?, CASE n % 30 WHEN 0 THEN ?::uuid ELSE ?::uuid END, 'https://docs.example.com/docs/' || n, gen_random_uuid(), 1, 'succeeded', true, 1, ?, 'a',
 			now(), now() - n * interval '1 second', now() FROM generate_series(1, 3000) n`, d.env, d.source.ID, d.newSource("another").ID, d.source.Approval.ID)
 	d.exec(`INSERT INTO objects SELECT environment_id, object_id, source_id, url, true, 1, started_at, id, started_at, '', started_at,
 		'', 0 FROM fetches`)
