@@ -92,4 +92,3 @@ func timedOut(err error) error {
 	}
 	return out
 }
-

@@ -1,12 +1,9 @@
 package fetch
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -22,9 +19,8 @@ const (
 )
 
 var (
-	errHeaderTooLarge = errors.New("header too large")
-	errInterim        = errors.New("too many interim answers, or another protocol")
-	errBroken         = errors.New("connection broken")
+	errInterim = errors.New("too many interim answers, or another protocol")
+	errBroken  = errors.New("connection broken")
 )
 
 // exchange sends the request and returns the final answer's header, within the time for it.
@@ -101,56 +97,4 @@ func withheld(conn *connection, err error) bool {
 	}
 	_, broke := errors.AsType[http2.ConnectionError](err)
 	return !broke && conn.ended() != nil
-}
-
-// http1 speaks HTTP/1.1. It is written out because net/http's client hides what matters here: how a body was delimited,
-// where a header went over its limit, and whether the bytes or the connection were at fault.
-func (c *Client) http1(conn *connection, req *http.Request) (*http.Response, error) {
-	req.Close = true
-	if err := req.Write(conn); err != nil {
-		return nil, fmt.Errorf("write request: %w", errors.Join(errBroken, err))
-	}
-	from := bufio.NewReader(conn)
-	left := c.opts.MaxHeaderBytes
-	for range maxInterim + 1 {
-		header, err := readHeader(from, left)
-		if err != nil {
-			return nil, err
-		}
-		left -= len(header)
-		res, err := http.ReadResponse(bufio.NewReader(io.MultiReader(bytes.NewReader(header), from)), req)
-		switch {
-		case err != nil:
-			return nil, err
-		case res.ProtoMajor != 1 || res.StatusCode == http.StatusSwitchingProtocols:
-			return nil, errInterim
-		case res.StatusCode >= http.StatusOK || res.StatusCode < http.StatusContinue:
-			return res, nil
-		}
-		_ = res.Body.Close()
-	}
-	return nil, errInterim
-}
-
-// readHeader reads up to the empty line that ends a header, at most limit bytes.
-func readHeader(from *bufio.Reader, limit int) ([]byte, error) {
-	var header []byte
-	begun := false // the line, which is longer than the reader's buffer
-	for {
-		part, err := from.ReadSlice('\n')
-		if len(header)+len(part) > limit {
-			return nil, errHeaderTooLarge
-		}
-		header = append(header, part...)
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			begun = true
-		case err != nil:
-			return nil, fmt.Errorf("read header: %w", errors.Join(errBroken, err))
-		case !begun && len(bytes.Trim(part, "\r\n")) == 0:
-			return header, nil
-		default:
-			begun = false
-		}
-	}
 }

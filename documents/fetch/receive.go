@@ -17,7 +17,9 @@ const (
 
 // judge returns the error a status stands for, or nil for the two that are answers.
 func judge(status int, conditional bool) error {
-	fail := func(code Code, reason string) error { return &Error{Code: code, UpstreamStatus: status, Reason: reason} }
+	fail := func(code Code, reason string) error {
+		return &Error{Code: code, UpstreamStatus: status, Reason: reason}
+	}
 	switch {
 	case status == http.StatusOK, status == http.StatusNotModified && conditional:
 		return nil
@@ -95,6 +97,7 @@ func bodyError(conn *connection, res *http.Response, wire *counted) error {
 	malformed := !errors.Is(wire.err, io.ErrUnexpectedEOF) && !errors.Is(wire.err, conn.ended())
 	if res.ProtoMajor == 2 {
 		_, malformed = errors.AsType[http2.ConnectionError](wire.err)
+		malformed = malformed || errors.Is(wire.err, http2.ErrFrameTooLarge)
 		malformed = malformed || wire.n == res.ContentLength // it is whole, and still not at its end
 	}
 	if malformed {

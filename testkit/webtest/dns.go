@@ -26,8 +26,10 @@ func Addrs(addrs ...string) Answer { return Answer{Addrs: addrs} }
 type DNS struct {
 	addr string
 
-	mu    sync.Mutex
-	names map[string]*script
+	mu     sync.Mutex
+	names  map[string]*script
+	asking []net.Conn // of the resolvers
+	closed bool
 }
 
 // script is the answers of one name, each for one look-up, the last one for ever. A look-up is a question for A and
@@ -52,6 +54,7 @@ func NewDNS(tb testing.TB) *DNS {
 	}
 	ready.Wait()
 	tb.Cleanup(func() {
+		d.hangUp()
 		for _, s := range servers {
 			_ = s.Shutdown()
 		}
@@ -80,11 +83,31 @@ func listenBoth(tb testing.TB) (net.PacketConn, net.Listener) {
 // Addr returns host:port of the server.
 func (d *DNS) Addr() string { return d.addr }
 
-// Resolver returns a resolver that asks this server only.
+// Resolver returns a resolver that asks this server only. When the test is over, it gives up what it still waits for.
 func (d *DNS) Resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, d.addr)
+		conn, err := new(net.Dialer).DialContext(ctx, network, d.addr)
+		if err != nil {
+			return nil, err
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.closed {
+			_ = conn.Close()
+			return nil, net.ErrClosed
+		}
+		d.asking = append(d.asking, conn)
+		return conn, nil
 	}}
+}
+
+func (d *DNS) hangUp() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for _, conn := range d.asking {
+		_ = conn.Close()
+	}
 }
 
 // Set makes the name answer its n-th look-up from now on with the n-th answer, later ones with the last. The counts of
@@ -109,6 +132,7 @@ func (d *DNS) Asked(name string) (a, aaaa int) {
 func (d *DNS) answer(w dns.ResponseWriter, m *dns.Msg) {
 	reply := new(dns.Msg)
 	reply.SetReply(m)
+	reply.RecursionAvailable = true // without, an answer without records reads as a broken server
 	answer, ok := d.next(m.Question[0])
 	switch {
 	case !ok:
