@@ -50,7 +50,9 @@ func (ca *CA) Pool() *x509.CertPool {
 }
 
 // PEM returns the authority's certificate.
-func (ca *CA) PEM() []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw}) }
+func (ca *CA) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
+}
 
 // PEMFile writes the authority's certificate to a file that lives as long as the test and may be read by every user
 // who can reach the test's temporary directory.
