@@ -11,12 +11,13 @@ import (
 )
 
 const (
+	typePDF  = "application/pdf"
 	typeZIP  = "application/zip"
 	typeDOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 )
 
 func binaryTypes() []string {
-	return []string{"application/pdf", "image/png", "image/jpeg", typeDOCX, typeZIP}
+	return []string{typePDF, "image/png", "image/jpeg", typeDOCX, typeZIP}
 }
 
 func isBinary(mediaType string) bool { return slices.Contains(binaryTypes(), mediaType) }
@@ -28,8 +29,11 @@ func (c *Converter) signature(ctx context.Context, body []byte) string {
 			if !found.Is(t) {
 				continue
 			}
-			if t == typeZIP && c.isDOCX(ctx, body) {
+			switch {
+			case t == typeZIP && c.isDOCX(ctx, body):
 				return typeDOCX
+			case t == typePDF && !bytes.HasPrefix(bytes.TrimLeft(body, "\ufeff \t\r\n"), []byte("%PDF-")):
+				return "" // readers would find it further on, as they would in a page
 			}
 			return t
 		}

@@ -83,6 +83,13 @@ func render(ctx context.Context, doc *html.Node) (text []byte, err error) {
 		}
 		return converter.RenderTryNext
 	}, converter.PriorityEarly)
+	// The converter leaves a bracket alone whose counterpart is not on its line; Markdown doesn't.
+	conv.Register.UnEscaper(func(text []byte, i int) int {
+		if text[i] == '[' {
+			return 1
+		}
+		return -1
+	}, converter.PriorityEarly)
 	text, err = conv.ConvertNode(doc, converter.WithContext(ctx))
 	if err != nil {
 		return nil, refused(Invalid, "the page can't be converted")

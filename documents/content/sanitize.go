@@ -39,6 +39,7 @@ func sanitize(doc *html.Node, l *links) error {
 	}
 	mergeText(doc)
 	boundTables(doc)
+	flattenCells(doc)
 	return bound(doc)
 }
 
@@ -176,7 +177,9 @@ func get(attributes []html.Attribute, key string) (string, bool) {
 	return "", false
 }
 
-func set(n *html.Node, key, value string) { n.Attr = append(n.Attr, html.Attribute{Key: key, Val: value}) }
+func set(n *html.Node, key, value string) {
+	n.Attr = append(n.Attr, html.Attribute{Key: key, Val: value})
+}
 
 // mergeText makes one node of neighbouring texts, in one go: the converter would do it pair by pair.
 func mergeText(doc *html.Node) {

@@ -77,6 +77,23 @@ func measure(grids map[*html.Node]*grid, row *html.Node) {
 	}
 }
 
+// flattenCells makes lines of the paragraphs in cells: a row of a Markdown table has no room for more.
+func flattenCells(doc *html.Node) {
+	var paragraphs []*html.Node
+	walk(doc, func(n *html.Node, _ int) bool {
+		if n.DataAtom == atom.P && (n.Parent.DataAtom == atom.Td || n.Parent.DataAtom == atom.Th) {
+			paragraphs = append(paragraphs, n)
+		}
+		return true
+	})
+	for _, p := range paragraphs {
+		p.Data, p.DataAtom = "span", atom.Span
+		if p.NextSibling != nil {
+			p.Parent.InsertBefore(&html.Node{Type: html.ElementNode, Data: "br", DataAtom: atom.Br}, p.NextSibling)
+		}
+	}
+}
+
 func span(cell *html.Node, key string) int {
 	value, _ := get(cell.Attr, key)
 	if n, err := strconv.Atoi(value); err == nil {
