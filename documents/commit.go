@@ -122,7 +122,7 @@ func (a *attempt) record(ctx context.Context, rows store.Documents, got *gotten)
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := a.admits(source, ApprovalChanged); err != nil {
+	if err = a.admits(source, ApprovalChanged); err != nil {
 		return Reply{}, err
 	}
 	page, err := rows.LockPage(ctx, a.in.SourceID, a.url.String())
@@ -141,7 +141,7 @@ func (a *attempt) record(ctx context.Context, rows store.Documents, got *gotten)
 	f := a.fetch
 	f.Status, f.ObjectID, f.Changed, f.Version = store.FetchSucceeded, version.ObjectID, &changed, &version.Version
 	f.MediaType, f.SizeBytes = &got.declaredType, &got.size
-	if err := rows.EndFetch(ctx, &f); err != nil {
+	if err = rows.EndFetch(ctx, &f); err != nil {
 		return Reply{}, err
 	}
 	answer, err := a.in.Render(SyncResult{
@@ -190,7 +190,7 @@ func (a *attempt) version(
 	if changed {
 		page.Version++
 	}
-	if err := rows.SaveObject(ctx, page); err != nil || !changed {
+	if err = rows.SaveObject(ctx, page); err != nil || !changed {
 		return newest, changed, err
 	}
 	version, err = a.addVersion(ctx, rows, page, got, now)

@@ -69,7 +69,7 @@ func (c *Content) Open(ctx context.Context, first, length int64) (io.ReadCloser,
 		return r, nil
 	}
 	part, err := cutOut(r, first, length)
-	if err := errors.Join(err, r.Close()); err != nil {
+	if err = errors.Join(err, r.Close()); err != nil {
 		return nil, contentFault(err)
 	}
 	return io.NopCloser(bytes.NewReader(part)), nil

@@ -68,18 +68,10 @@ func (a *attempt) tryEnter(ctx context.Context, lease *tenant.Lease) (kept *stor
 	if err != nil {
 		return nil, err
 	}
-	var refusal *Error // that is kept, so that the transaction has to take effect
-	err = store.NewDocuments(lease.DB(ctx)).Atomically(ctx, func(rows store.Documents) error {
-		refusal = nil
-		if a.claim, kept, err = claimKey(ctx, rows, a.key(), id, a.s.opts.FetchTime+margin); err != nil || kept != nil {
-			return err
-		}
-		err := a.admit(ctx, rows, id)
-		if fault, ok := errors.AsType[*Error](err); ok && fault.Code.Info().Keep {
-			refusal = fault
-			return a.settleKey(ctx, rows, fault)
-		}
-		return err
+	var refusal *Error
+	err = store.NewDocuments(lease.DB(ctx)).Atomically(ctx, func(rows store.Documents) (failed error) {
+		kept, refusal, failed = a.decide(ctx, rows, id)
+		return failed
 	})
 	switch {
 	case errors.Is(err, store.ErrOutcomeUnknown): // if it runs, then without anybody: until its lease ends
@@ -90,6 +82,19 @@ func (a *attempt) tryEnter(ctx context.Context, lease *tenant.Lease) (kept *stor
 		return nil, refusal
 	}
 	return kept, nil
+}
+
+// decide is what happens in the transaction. A refusal is one that is kept, so that the transaction has to take effect.
+func (a *attempt) decide(ctx context.Context, rows store.Documents, id uuid.UUID) (kept *store.Answer, refusal *Error, err error) {
+	a.claim, kept, err = claimKey(ctx, rows, a.key(), id, a.s.opts.FetchTime+margin)
+	if err != nil || kept != nil {
+		return kept, nil, err
+	}
+	err = a.admit(ctx, rows, id)
+	if fault, ok := errors.AsType[*Error](err); ok && fault.Code.Info().Keep {
+		return nil, fault, a.settleKey(ctx, rows, fault)
+	}
+	return nil, nil, err
 }
 
 func (a *attempt) key() key {
@@ -105,10 +110,10 @@ func (a *attempt) admit(ctx context.Context, rows store.Documents, id uuid.UUID)
 	if err != nil {
 		return err
 	}
-	if err := a.admits(source, URLNotApproved); err != nil {
+	if err = a.admits(source, URLNotApproved); err != nil {
 		return err
 	}
-	if err := a.findPage(ctx, rows); err != nil {
+	if err = a.findPage(ctx, rows); err != nil {
 		return err
 	}
 	a.fetch = store.Fetch{

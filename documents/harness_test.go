@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -89,7 +88,7 @@ func newPlantOn(t *testing.T, dsn string, change ...func(*documents.Options)) *p
 			// Generous: a loaded machine is not what these tests are about.
 			ConnectTimeout: patient, TLSTimeout: patient, HeaderTimeout: patient, Timeout: patient,
 		})),
-		FetchTime: patient,
+		FetchTime: patient, SlotWait: patient,
 	}
 	for _, c := range change {
 		c(&p.options)
@@ -144,6 +143,11 @@ func (p *plant) db(fn func(*gorm.DB) error) {
 func (p *plant) exec(sql string, args ...any) {
 	p.t.Helper()
 	p.db(func(db *gorm.DB) error { return db.Exec(sql, args...).Error })
+}
+
+// dbScan reads the rows of a query into to.
+func dbScan(to any, sql string) func(*gorm.DB) error {
+	return func(db *gorm.DB) error { return db.Raw(sql).Scan(to).Error }
 }
 
 func (p *plant) count(sql string, args ...any) (n int) {
@@ -202,17 +206,20 @@ type answer struct {
 	Error  string
 }
 
+func rendered(status int, a answer) (store.Answer, error) {
+	body, err := json.Marshal(a) //nolint:musttag // made reads it back
+	return store.Answer{Status: status, Body: body}, err
+}
+
 // request asks for a path from acme's source, with a key and an object id of its own.
 func (p *plant) request(path string) documents.SyncRequest {
 	return documents.SyncRequest{
 		EnvironmentID: p.env, SourceID: p.source.ID, URL: p.origin.URL(path), ObjectID: uuid.New(), Caller: ann, Key: uuid.New(),
 		Render: func(r documents.SyncResult) (store.Answer, error) {
-			body, err := json.Marshal(answer{Result: r})
-			return store.Answer{Status: http.StatusOK, Body: body}, err
+			return rendered(http.StatusOK, answer{Result: r})
 		},
 		RenderError: func(e *documents.Error) (store.Answer, error) {
-			body, err := json.Marshal(answer{Error: string(e.Code)})
-			return store.Answer{Status: e.Code.Info().Status, Body: body}, err
+			return rendered(e.Code.Info().Status, answer{Error: string(e.Code)})
 		},
 	}
 }
@@ -277,26 +284,27 @@ type gate struct {
 	t       *testing.T
 	arrived chan struct{}
 	bodies  chan string
+	over    chan struct{}
 }
 
 // hold makes the path a gate. What is still waiting when the test ends is let go.
 func (p *plant) hold(path string) *gate {
-	g := &gate{t: p.t, arrived: make(chan struct{}, 100), bodies: make(chan string)}
-	over := make(chan struct{})
-	var end sync.Once
-	p.t.Cleanup(func() { end.Do(func() { close(over) }) })
-	p.origin.Handle(path, func(w http.ResponseWriter, r *http.Request) {
-		g.arrived <- struct{}{}
-		select {
-		case body := <-g.bodies:
-			w.Header().Set("Content-Type", "text/plain")
-			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-			_, _ = io.WriteString(w, body)
-		case <-over:
-		case <-r.Context().Done():
-		}
-	})
+	g := &gate{t: p.t, arrived: make(chan struct{}, 100), bodies: make(chan string), over: make(chan struct{})}
+	p.t.Cleanup(func() { close(g.over) })
+	p.origin.Handle(path, g.serve)
 	return g
+}
+
+func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
+	g.arrived <- struct{}{}
+	select {
+	case body := <-g.bodies:
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = io.WriteString(w, body)
+	case <-g.over:
+	case <-r.Context().Done():
+	}
 }
 
 // reached waits until a request is at the gate.
@@ -340,7 +348,7 @@ func (p *plant) download(env, object uuid.UUID, version int64) string {
 		p.t.Fatal(err)
 	}
 	body, err := io.ReadAll(r)
-	if err := errors.Join(err, r.Close()); err != nil {
+	if err = errors.Join(err, r.Close()); err != nil {
 		p.t.Fatal(err)
 	}
 	sum := sha256.Sum256(body)

@@ -117,32 +117,9 @@ func (m mutation[T]) run(ctx context.Context, s *Service, lease *tenant.Lease) (
 	if err != nil {
 		return Reply{}, fmt.Errorf("make an id: %w", err)
 	}
-	err = store.NewDocuments(lease.DB(ctx)).Atomically(ctx, func(rows store.Documents) error {
-		var owned *claim
-		if m.once.Key != nil {
-			k := key{m.operation, m.environment, m.who.Subject, *m.once.Key, m.content}
-			var kept *store.Answer
-			if owned, kept, err = claimKey(ctx, rows, k, operation, mutationTime); err != nil {
-				return err
-			}
-			if kept != nil {
-				reply = Reply{Answer: *kept, Replayed: true}
-				return nil
-			}
-		}
-		made, err := m.change(rows, operation)
-		if err != nil {
-			return err
-		}
-		answer, err := m.once.Render(made)
-		if err != nil {
-			return fmt.Errorf("render answer: %w", err)
-		}
-		reply = Reply{Answer: answer}
-		if owned == nil {
-			return nil
-		}
-		return owned.finish(ctx, rows, answer)
+	err = store.NewDocuments(lease.DB(ctx)).Atomically(ctx, func(rows store.Documents) (failed error) {
+		reply, failed = m.decide(ctx, rows, operation)
+		return failed
 	})
 	if errors.Is(err, store.ErrOutcomeUnknown) {
 		return Reply{}, &Error{Code: OutcomeUnknown, OperationID: operation, RetryAfter: retryUnavailable, Err: err}
@@ -151,4 +128,32 @@ func (m mutation[T]) run(ctx context.Context, s *Service, lease *tenant.Lease) (
 		return Reply{}, err
 	}
 	return reply, nil
+}
+
+// decide is what happens in the transaction.
+func (m mutation[T]) decide(ctx context.Context, rows store.Documents, operation uuid.UUID) (Reply, error) {
+	var owned *claim
+	if m.once.Key != nil {
+		var kept *store.Answer
+		var err error
+		k := key{m.operation, m.environment, m.who.Subject, *m.once.Key, m.content}
+		if owned, kept, err = claimKey(ctx, rows, k, operation, mutationTime); err != nil {
+			return Reply{}, err
+		}
+		if kept != nil {
+			return Reply{Answer: *kept, Replayed: true}, nil
+		}
+	}
+	made, err := m.change(rows, operation)
+	if err != nil {
+		return Reply{}, err
+	}
+	answer, err := m.once.Render(made)
+	if err != nil {
+		return Reply{}, fmt.Errorf("render answer: %w", err)
+	}
+	if owned == nil {
+		return Reply{Answer: answer}, nil
+	}
+	return Reply{Answer: answer}, owned.finish(ctx, rows, answer)
 }

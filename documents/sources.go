@@ -51,7 +51,7 @@ func (s *Service) CreateSource(
 		operation: opCreateSource, environment: environment, who: who, once: once,
 		content: []string{environment.String(), in.Name, origin, prefix},
 		change: func(rows store.Documents, operation uuid.UUID) (store.Source, error) {
-			if _, err := rows.Environment(ctx, environment); err != nil {
+			if _, err = rows.Environment(ctx, environment); err != nil {
 				return store.Source{}, err
 			}
 			source := store.Source{EnvironmentID: environment, Name: in.Name}

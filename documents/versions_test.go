@@ -237,7 +237,7 @@ func TestObjectIDs(t *testing.T) {
 	for range 2 { // the refusal is kept
 		r, err := p.try(acme, reuse)
 		if err == nil {
-			if !r.Replayed || r.Status != http.StatusConflict || string(made[answer](t, r, nil).Error) != "object_id_in_use" {
+			if !r.Replayed || r.Status != http.StatusConflict || made[answer](t, r, nil).Error != "object_id_in_use" {
 				t.Errorf("%+v", r)
 			}
 			continue

@@ -227,13 +227,15 @@ func TestObjectAndVersions(t *testing.T) {
 		t.Fatalf("saved (-want +got):\n%s", diff)
 	}
 	d.must(d.Unbind(ctx, got))
-	if page, err := d.Page(ctx, o.SourceID, o.URL); page != nil || err != nil {
+	page, err := d.Page(ctx, o.SourceID, o.URL)
+	if page != nil || err != nil {
 		t.Errorf("an unbound page: %v, %v", page, err)
 	}
-	if list, err := d.Pages(ctx, o.SourceID, "", store.Position{}, 10); len(list) != 0 || err != nil {
-		t.Errorf("unbound pages: %v, %v", list, err)
+	pages, err := d.Pages(ctx, o.SourceID, "", store.Position{}, 10)
+	if len(pages) != 0 || err != nil {
+		t.Errorf("unbound pages: %v, %v", pages, err)
 	}
-	if got, err := d.Object(ctx, d.env, o.ID); err != nil || got.Bound {
+	if got, err = d.Object(ctx, d.env, o.ID); err != nil || got.Bound {
 		t.Errorf("an unbound object: %+v, %v", got, err)
 	}
 	again := d.newFetch(o.URL)
@@ -309,12 +311,12 @@ func TestAdmission(t *testing.T) {
 		t.Errorf("the dead one: %+v, %v", got, err)
 	}
 	stale := *b
-	if err := d.EndFetch(ctx, &stale); !errors.Is(err, store.ErrLostAttempt) {
+	if err = d.EndFetch(ctx, &stale); !errors.Is(err, store.ErrLostAttempt) {
 		t.Errorf("the dead one ends: %v", err)
 	}
-	other2 := *again
-	other2.Attempt++
-	if err := d.EndFetch(ctx, &other2); !errors.Is(err, store.ErrLostAttempt) {
+	later := *again
+	later.Attempt++
+	if err = d.EndFetch(ctx, &later); !errors.Is(err, store.ErrLostAttempt) {
 		t.Errorf("another attempt ends: %v", err)
 	}
 

@@ -32,10 +32,10 @@ const (
 // Admit stores f as running if the limits allow it, and sets its StartedAt. wait tells for EntryRate when there is room
 // again. It runs in a transaction, and holds back all other admissions of the tenant until that ends.
 func (s Documents) Admit(ctx context.Context, f *Fetch, a Admission) (entry Entry, wait time.Duration, err error) {
-	if err := s.db.WithContext(ctx).Exec("SELECT pg_advisory_xact_lock(?)", int64(admissionLock)).Error; err != nil {
+	if err = s.db.WithContext(ctx).Exec("SELECT pg_advisory_xact_lock(?)", int64(admissionLock)).Error; err != nil {
 		return "", 0, mapped("admit fetch", err)
 	}
-	if err := s.SettleFetches(ctx, a.Lapsed); err != nil {
+	if err = s.SettleFetches(ctx, a.Lapsed); err != nil {
 		return "", 0, err
 	}
 	var found struct {
