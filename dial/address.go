@@ -86,7 +86,9 @@ func (r *ranges) whyPrivate(a netip.Addr) string {
 
 // special reports whether the address lies in a special-purpose block of IANA, loopback, private-use, shared and
 // unique-local ones excepted.
-func (r *ranges) special(a netip.Addr) bool { return r.whyPrivate(a) == reasonSpecial || r.nat64.Contains(a) }
+func (r *ranges) special(a netip.Addr) bool {
+	return r.whyPrivate(a) == reasonSpecial || r.nat64.Contains(a)
+}
 
 // withEmbedded returns the address, IPv4-mapped ones as IPv4, and the IPv4 addresses that a translator or tunnel
 // between here and there would take out of it.

@@ -117,11 +117,11 @@ func metaCharset(page []byte) string {
 // xmlCharset reads the encoding of an XML declaration.
 func xmlCharset(page []byte) string {
 	declaration, ok := bytes.CutPrefix(page, []byte("<?xml"))
-	end := bytes.Index(declaration, []byte("?>"))
-	if !ok || end < 0 {
+	declaration, _, ended := bytes.Cut(declaration, []byte("?>"))
+	if !ok || !ended {
 		return ""
 	}
-	_, value, ok := strings.Cut(string(declaration[:end]), "encoding")
+	_, value, ok := strings.Cut(string(declaration), "encoding")
 	value = strings.TrimLeft(value, " \t\r\n=")
 	if !ok || value == "" || value[0] != '"' && value[0] != '\'' {
 		return ""

@@ -45,7 +45,7 @@ func (c *Converter) markdown(ctx context.Context, page []byte, declared string, 
 	if err != nil {
 		return nil, err
 	}
-	if err := sanitize(doc, links); err != nil {
+	if err = sanitize(doc, links); err != nil {
 		return nil, err
 	}
 	marked, err := render(ctx, doc)

@@ -143,20 +143,20 @@ func TestXHTML(t *testing.T) {
 // What a page may cost is bounded, whatever it is made of.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	const max = 4 << 20
+	const most = 4 << 20
 	for name, c := range map[string]struct {
 		page string
 		want content.Code
 	}{
-		"4 MiB":                    {"<p>" + strings.Repeat("lorem ip ", max)[:max-3], ""},
-		"4 MiB and one":            {"<p>" + strings.Repeat("lorem ip ", max)[:max-2], content.TooLarge},
+		"4 MiB":                    {"<p>" + strings.Repeat("lorem ip ", most)[:most-3], ""},
+		"4 MiB and one":            {"<p>" + strings.Repeat("lorem ip ", most)[:most-2], content.TooLarge},
 		"400 elements":             {strings.Repeat("<div>", 400) + "x", ""},
 		"600 elements":             {strings.Repeat("<div>", 600) + "x", content.Invalid},
 		"600 elements, closed":     {strings.Repeat("<span>", 600) + "x" + strings.Repeat("</span>", 600), content.Invalid},
 		"600 inline elements":      {strings.Repeat("<b><i>", 300) + "x", content.Invalid},
 		"600 lists":                {strings.Repeat("<ul><li>", 300) + "x", content.Invalid},
 		"600 tables":               {strings.Repeat("<table><tr><td>", 200) + "x", content.Invalid},
-		"a million elements":       {strings.Repeat("<div>", max/5), content.Invalid},
+		"a million elements":       {strings.Repeat("<div>", most/5), content.Invalid},
 		"400 quotations":           {strings.Repeat("<blockquote>", 400) + "x", ""},
 		"much in 400 quotations":   {strings.Repeat("<blockquote>", 400) + strings.Repeat("x<br>", 1<<16), content.Invalid},
 		"many links, long URLs":    {strings.Repeat("<a href=/"+strings.Repeat("ü", 500)+">x</a>", 4000), content.TooLarge},

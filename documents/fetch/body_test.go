@@ -82,7 +82,7 @@ func TestCodings(t *testing.T) {
 	if len(zeros) > 10_000 {
 		t.Fatalf("%d bytes", len(zeros))
 	}
-	plain := []byte("hello, hello, hello")
+	plain := []byte(strings.Repeat("hello ", 3))
 	good := zipped(t, plain)
 	members := bytes.Repeat(zipped(t, nil), limit/16)
 	flipped := bytes.Clone(good)

@@ -51,9 +51,11 @@ func (c *Client) exchange(ctx context.Context, conn *connection, req *http.Reque
 	return nil, &Error{Code: ProtocolError, Reason: "the answer is not HTTP as it is allowed here"}
 }
 
-// newHTTP2 returns a transport for connections that are handed to it: it dials nothing, and no proxy is asked.
-func newHTTP2(maxHeaderBytes int) (*http2.Transport, error) {
-	t, err := http2.ConfigureTransports(&http.Transport{
+// newHTTP2 returns a transport for connections that are handed to it: it dials nothing, and no proxy is asked. It is the
+// one of x/net, deprecated in favour of net/http's, because that takes no connection but its own and has no types for
+// its errors: whether an origin went away or broke the rules could be read off their words only.
+func newHTTP2(maxHeaderBytes int) (*http2.Transport, error) { //nolint:staticcheck // as above
+	t, err := http2.ConfigureTransports(&http.Transport{ //nolint:staticcheck // as above
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: int64(maxHeaderBytes),
 		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: receiveBuffer, MaxReceiveBufferPerConnection: 2 * receiveBuffer},
@@ -65,7 +67,7 @@ func newHTTP2(maxHeaderBytes int) (*http2.Transport, error) {
 }
 
 func (c *Client) http2(conn *connection, req *http.Request) (*http.Response, error) {
-	client, err := c.h2.NewClientConn(conn)
+	client, err := c.h2.NewClientConn(conn) //nolint:staticcheck // see newHTTP2
 	if err != nil {
 		return nil, fmt.Errorf("start HTTP/2: %w", errors.Join(errBroken, err)) // it couldn't write its preface
 	}
@@ -92,7 +94,7 @@ func withheld(conn *connection, err error) bool {
 		}
 		return false
 	}
-	if _, ok := errors.AsType[http2.GoAwayError](err); ok {
+	if _, ok := errors.AsType[http2.GoAwayError](err); ok { //nolint:staticcheck // see newHTTP2
 		return true
 	}
 	_, broke := errors.AsType[http2.ConnectionError](err)

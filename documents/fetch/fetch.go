@@ -61,7 +61,7 @@ type Response struct {
 type Client struct {
 	opts  Options
 	guard *dial.Guard
-	h2    *http2.Transport
+	h2    *http2.Transport //nolint:staticcheck // see newHTTP2
 }
 
 // New returns a client, or an error that names the entry of the policy that can't be read.

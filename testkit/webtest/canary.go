@@ -45,7 +45,7 @@ func NewCanary(tb testing.TB, host string, port int) *Canary {
 }
 
 // Port returns the port the canary sits on.
-func (c *Canary) Port() int { return c.listener.Addr().(*net.TCPAddr).Port }
+func (c *Canary) Port() int { return portOf(c.listener) }
 
 // Silent fails the test if anybody has connected so far. Connections are accepted in the order they came: it connects
 // itself and looks at who came before.

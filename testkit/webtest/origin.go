@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -67,7 +68,7 @@ func NewOrigin(tb testing.TB, ca *CA, opts ...OriginOption) *Origin {
 		opt(o.server)
 	}
 	o.server.StartTLS()
-	o.port = strconv.Itoa(o.server.Listener.Addr().(*net.TCPAddr).Port)
+	o.port = strconv.Itoa(portOf(o.server.Listener))
 	tb.Cleanup(func() {
 		o.server.CloseClientConnections()
 		o.server.Close()
@@ -81,7 +82,7 @@ func (ca *CA) issueDefault(tb testing.TB) tls.Certificate {
 }
 
 // Port returns the port the origin listens on.
-func (o *Origin) Port() int { return o.server.Listener.Addr().(*net.TCPAddr).Port }
+func (o *Origin) Port() int { return portOf(o.server.Listener) }
 
 // Base returns https://docs.example.com:port, the origin as an approval names it.
 func (o *Origin) Base() string { return "https://" + net.JoinHostPort(Host, o.port) }
@@ -111,9 +112,7 @@ func (o *Origin) Page(path, contentType, body string) {
 // Status answers the path with a status and no body from now on.
 func (o *Origin) Status(path string, status int, header http.Header) {
 	o.Handle(path, func(w http.ResponseWriter, _ *http.Request) {
-		for name, values := range header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), header)
 		w.WriteHeader(status)
 	})
 }

@@ -116,7 +116,15 @@ func NewPlain(tb testing.TB, script Script) *Raw {
 }
 
 // Port returns the port the server listens on.
-func (r *Raw) Port() int { return r.listener.Addr().(*net.TCPAddr).Port }
+func (r *Raw) Port() int { return portOf(r.listener) }
+
+func portOf(l net.Listener) int {
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		panic("webtest: not a TCP listener")
+	}
+	return addr.Port
+}
 
 // URL returns the URL of a path that starts with a slash.
 func (r *Raw) URL(path string) string {
@@ -132,21 +140,21 @@ func (r *Raw) Connections() int {
 
 func start(tb testing.TB, serve func(*net.TCPConn, <-chan struct{})) *Raw {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		tb.Fatalf("webtest: %v", err)
 	}
 	r := &Raw{listener: listener, done: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	r.wg.Go(func() {
 		for {
-			conn, err := listener.Accept()
+			conn, err := listener.AcceptTCP()
 			if err != nil {
 				return
 			}
 			r.track(conn)
 			r.wg.Go(func() {
 				defer r.untrack(conn)
-				serve(conn.(*net.TCPConn), r.done)
+				serve(conn, r.done)
 			})
 		}
 	})
