@@ -118,6 +118,10 @@ func (a *attempt) commit(ctx context.Context, got *gotten) (reply Reply, err err
 }
 
 func (a *attempt) record(ctx context.Context, rows store.Documents, got *gotten) (Reply, error) {
+	// First: what others did after it was given up explains nothing.
+	if err := rows.HoldFetch(ctx, &a.fetch); err != nil {
+		return Reply{}, err
+	}
 	source, err := rows.HoldSource(ctx, a.in.EnvironmentID, a.in.SourceID)
 	if err != nil {
 		return Reply{}, err

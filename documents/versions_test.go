@@ -183,7 +183,7 @@ func TestParallelSyncsOfAChangingPage(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				time.Sleep(20 * time.Millisecond) // as the answer's Retry-After asks for, only sooner
+				time.Sleep(100 * time.Millisecond) // as the answer's Retry-After asks for, only sooner
 			}
 		})
 	}

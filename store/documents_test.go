@@ -310,6 +310,12 @@ func TestAdmission(t *testing.T) {
 	if err != nil || got.Status != store.FetchFailed || got.ErrorCode == nil || *got.ErrorCode != "internal" || got.FinishedAt == nil {
 		t.Errorf("the dead one: %+v, %v", got, err)
 	}
+	if err = d.HoldFetch(ctx, b); !errors.Is(err, store.ErrLostAttempt) {
+		t.Errorf("the dead one is held: %v", err)
+	}
+	if err = d.HoldFetch(ctx, again); err != nil {
+		t.Error(err)
+	}
 	stale := *b
 	if err = d.EndFetch(ctx, &stale); !errors.Is(err, store.ErrLostAttempt) {
 		t.Errorf("the dead one ends: %v", err)

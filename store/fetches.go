@@ -89,6 +89,17 @@ func (s Documents) SettleFetches(ctx context.Context, code string) error {
 			SELECT id FROM fetches WHERE status = 'running' AND lease_until <= clock_timestamp() FOR UPDATE SKIP LOCKED)`, code).Error)
 }
 
+// HoldFetch sees to it that a running fetch stays so until the transaction ends. ErrLostAttempt: it has ended already.
+func (s Documents) HoldFetch(ctx context.Context, f *Fetch) error {
+	var held []uuid.UUID
+	err := s.db.WithContext(ctx).Raw("SELECT id FROM fetches WHERE id = ? AND attempt = ? AND status = 'running' FOR UPDATE",
+		f.ID, f.Attempt).Scan(&held).Error
+	if err == nil && len(held) == 0 {
+		return ErrLostAttempt
+	}
+	return mapped("hold fetch", err)
+}
+
 // EndFetch stores how a running fetch ended, and sets its FinishedAt. ErrLostAttempt: it has ended already.
 func (s Documents) EndFetch(ctx context.Context, f *Fetch) error {
 	var ended []time.Time
