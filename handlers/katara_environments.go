@@ -16,7 +16,7 @@ import (
 
 // CreateEnvironment is the body of create-environment.
 type CreateEnvironment struct {
-	Name *string `json:"name" required:"true" nullable:"false" minLength:"1" maxLength:"100"`
+	Name *string `json:"name" required:"true" nullable:"false" minLength:"1" maxLength:"255"`
 }
 
 // Environment is an environment as it is answered.

@@ -16,7 +16,7 @@ import (
 
 // CreateSource is the body of create-source.
 type CreateSource struct {
-	Name       *string `json:"name" required:"true" nullable:"false" minLength:"1" maxLength:"100"`
+	Name       *string `json:"name" required:"true" nullable:"false" minLength:"1" maxLength:"255"`
 	Origin     *string `json:"origin" required:"true" nullable:"false" maxLength:"2048" doc:"https, host, and a port if it is not 443." example:"https://docs.example.com"`
 	PathPrefix *string `json:"path_prefix" required:"true" nullable:"false" minLength:"1" maxLength:"1024" doc:"/docs admits /docs and what is below /docs/." example:"/docs"`
 }
