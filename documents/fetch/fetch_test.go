@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -39,6 +40,8 @@ func (w *web) newClient(t testing.TB, change func(*fetch.Options)) *fetch.Client
 	t.Helper()
 	o := fetch.Options{
 		Policy: dial.Policy{Allow: []string{"127.0.0.1/32"}}, Resolver: w.dns.Resolver(), RootCAs: w.ca.Pool(),
+		// None may run out where it isn't what a test is about.
+		ConnectTimeout: 10 * time.Minute, TLSTimeout: 10 * time.Minute, HeaderTimeout: 10 * time.Minute, Timeout: 10 * time.Minute,
 	}
 	if change != nil {
 		change(&o)

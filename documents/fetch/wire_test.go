@@ -356,10 +356,7 @@ func TestTimeouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWeb(t, nil)
-			w.client = w.newClient(t, func(o *fetch.Options) {
-				o.ConnectTimeout, o.TLSTimeout, o.HeaderTimeout, o.Timeout = time.Minute, time.Minute, time.Minute, time.Minute
-				c.limit(o)
-			})
+			w.client = w.newClient(t, c.limit)
 			_, err := w.fetch(t, c.target(t, w), "")
 			if got := outcome(t, err); got != c.want && (c.want != "upstream_timeout 200" || got != "upstream_timeout 0") { // as slow as the machine
 				t.Errorf("%s, want %s", got, c.want)
