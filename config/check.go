@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"math"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -159,7 +158,7 @@ func (c *Config) checkDocuments(k *checker) {
 	}
 	k.require(d.RatePerMinute >= 0, "FETCH_RATE_PER_MINUTE", "must not be negative")
 	k.require(d.DevResolver == "" || isAddress(d.DevResolver), "FETCH_DEV_RESOLVER", "must be host:port")
-	k.require((&http.Cookie{Name: d.SessionCookie}).Valid() == nil, "SESSION_COOKIE_NAME", "must be the name of a cookie")
+	k.require(isToken(d.SessionCookie), "SESSION_COOKIE_NAME", "must be the name of a cookie")
 }
 
 func (c *Config) checkJobs(k *checker) {
@@ -301,6 +300,13 @@ func isAddress(text string) bool {
 	}
 	_, err = strconv.ParseUint(port, 10, 16)
 	return err == nil
+}
+
+// isToken reports whether the text is a token of RFC 9110, as names of cookies are.
+func isToken(text string) bool {
+	letter := func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' }
+	other := func(r rune) bool { return !letter(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r) }
+	return text != "" && !strings.ContainsFunc(text, other)
 }
 
 func isPrefix(text string) bool {

@@ -172,8 +172,8 @@ func (a agent) check(t *testing.T, r call, got blackbox.Answer) {
 		t.Helper()
 		t.Errorf("%s %s answered %d %.700s:\n%s", r.method, r.path, got.Status, got.Body, fmt.Sprintf(format, args...))
 	}
-	if !requestID.MatchString(got.Header.Get("X-Request-Id")) {
-		wrong("X-Request-Id %q", got.Header.Get("X-Request-Id"))
+	if !requestID.MatchString(got.Header.Get("X-Request-ID")) {
+		wrong("X-Request-Id %q", got.Header.Get("X-Request-ID"))
 	}
 	if got.Header.Get("X-Content-Type-Options") != "nosniff" || got.Header.Get("Cache-Control") != "no-store" {
 		wrong("headers %v", got.Header)
@@ -216,7 +216,7 @@ func (a agent) checkEnvelope(r call, got blackbox.Answer, wrong func(string, ...
 	if v.Code == "permission_denied" && v.Action == "support" { // a suspended tenant's
 		row.action = "support"
 	}
-	if diff := gocmp.Diff([]string{row.family, row.action, got.Header.Get("X-Request-Id")}, []string{v.Type, v.Action, v.RequestID}); diff != "" {
+	if diff := gocmp.Diff([]string{row.family, row.action, got.Header.Get("X-Request-ID")}, []string{v.Type, v.Action, v.RequestID}); diff != "" {
 		wrong("type, action, request id (-want +got): %s", diff)
 	}
 	if got.Status != row.status && (v.Code != "invalid_request" || got.Status != 413 && got.Status != 415 && got.Status != 416) {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func testKataraBearer(t *testing.T, s *kataraSuite) {
 			continue
 		}
 		nobody.fails(t, "authentication_required", "", r)
-		if got := nobody.do(t, r).Header.Get("Www-Authenticate"); got != tc.challenge {
+		if got := nobody.do(t, r).Header.Get("WWW-Authenticate"); got != tc.challenge {
 			t.Errorf("%s: WWW-Authenticate %q, want %q", name, got, tc.challenge)
 		}
 	}
@@ -108,11 +109,11 @@ func testKataraCookie(t *testing.T, s *kataraSuite) {
 				case tc.value == "-":
 					continue
 				case tc.value == "+":
-					headers = append(headers[:len(headers):len(headers)], header, value)
+					headers = append(slices.Clip(headers), header, value)
 				default:
 					value = tc.value
 				}
-				headers = append(headers[:len(headers):len(headers)], header, value)
+				headers = append(slices.Clip(headers), header, value)
 			}
 			// Nothing else is looked at: neither the body nor whether the source exists.
 			browser.fails(t, tc.code, tc.param, fetchingAs(t, source, url, uuid.NewString(), key).header(headers...))
@@ -222,7 +223,7 @@ func testKataraPeople(t *testing.T, s *kataraSuite) {
 		}
 		stale.fails(t, "reauthentication_required", "", r)
 		future.fails(t, "reauthentication_required", "", r)
-		if got := stale.do(t, r).Header.Get("Www-Authenticate"); got != `Bearer error="insufficient_user_authentication", max_age=900` {
+		if got := stale.do(t, r).Header.Get("WWW-Authenticate"); got != `Bearer error="insufficient_user_authentication", max_age=900` {
 			t.Errorf("WWW-Authenticate %q", got)
 		}
 		fresh.fails(t, "not_found", "", r) // there is no such environment

@@ -35,7 +35,7 @@ func testKataraKeys(t *testing.T, s *kataraSuite) {
 	same.body = fmt.Sprintf("{ \"object_id\" : \"%s\",\n\"url\":\"%s\" }", strings.ToUpper(object), strings.Replace(url, "https://docs.", "https://DOCS.", 1))
 	for _, again := range []call{r, same} {
 		got := operator.succeeds(t, http.StatusOK, again)
-		if got.Header.Get("Idempotent-Replayed") != "true" || got.Header.Get("X-Request-Id") == first.Header.Get("X-Request-Id") {
+		if got.Header.Get("Idempotent-Replayed") != "true" || got.Header.Get("X-Request-ID") == first.Header.Get("X-Request-ID") {
 			t.Errorf("headers %v", got.Header)
 		}
 		if diff := cmp.Diff(string(first.Body), string(got.Body)); diff != "" {

@@ -224,5 +224,16 @@ func (s *kataraSuite) complete(t *testing.T) {
 			t.Errorf("no good answer of %s was held against the document", op.id)
 		}
 	}
+	metrics := s.admin().client().Expect(t, http.StatusOK, http.MethodGet, "/metrics", nil)
+	for _, code := range []string{"ok", "redirect_refused", "content_too_large", "url_not_approved"} {
+		if !strings.Contains(string(metrics.Body), `fetcher_document_fetches_total{code="`+code+`"}`) {
+			t.Errorf("no fetches are counted under %s", code)
+		}
+	}
+	for _, secret := range append(s.secrets, s.Tenant("acme").Tokens["operator"]) {
+		if strings.Contains(s.Output.String(), secret) {
+			t.Error("the log holds a secret")
+		}
+	}
 	t.Logf("answers held against the document: %v", slices.Sorted(maps.Keys(s.answered)))
 }

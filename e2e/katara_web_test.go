@@ -218,7 +218,7 @@ func testKataraContent(t *testing.T, s *kataraSuite) {
 			}
 			got := admin.succeeds(t, tc.status, tc.r)
 			want := []string{tc.body, tag, tc.part}
-			if diff := cmp.Diff(want, []string{string(got.Body), got.Header.Get("Etag"), got.Header.Get("Content-Range")}); diff != "" {
+			if diff := cmp.Diff(want, []string{string(got.Body), got.Header.Get("ETag"), got.Header.Get("Content-Range")}); diff != "" {
 				t.Errorf("%v: body, ETag, Content-Range (-want +got): %s", tc.r.headers, diff)
 			}
 			if tc.status == http.StatusNotModified {

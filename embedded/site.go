@@ -27,8 +27,9 @@ const (
 	siteOriginFile = "origin"
 	siteCAFile     = "ca.pem"
 
-	// SiteStart is the path of the site's first page. Everything it has is below SitePrefix.
-	SiteStart  = "/docs/start"
+	// SiteStart is the path of the site's first page.
+	SiteStart = "/docs/start"
+	// SitePrefix is the path below which all of the site's pages are.
 	SitePrefix = "/docs"
 )
 
@@ -51,7 +52,7 @@ func StartSite(ctx context.Context, dir string) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("web site: certificate: %w", err)
 	}
-	if err := writePrivate(filepath.Join(dir, siteCAFile), authority); err != nil {
+	if err = writePrivate(filepath.Join(dir, siteCAFile), authority); err != nil {
 		return nil, fmt.Errorf("web site: %w", err)
 	}
 	listener, err := listenSite(ctx, dir)

@@ -18,6 +18,8 @@ const (
 	headerRequestID = "X-Request-Id"
 	headerETag      = "ETag"
 	headerType      = "Content-Type"
+	headerLength    = "Content-Length"
+	headerLocation  = "Location"
 
 	mediaJSON = "application/json"
 )

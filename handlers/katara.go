@@ -22,38 +22,60 @@ const (
 	tagObjects = "documents"
 )
 
+// What permissions on web documents are about.
+const (
+	resourceEnvironments = "environments"
+	resourceSources      = "sources"
+	resourceMemory       = "memory"
+
+	actionRead = "read"
+)
+
 // The permissions on web documents.
 var (
-	mayManageEnvironments = grant{"environments", "manage"}
-	mayReadEnvironments   = grant{"environments", "read"}
-	mayApproveSources     = grant{"sources", "approve"}
-	mayReadSources        = grant{"sources", "read"}
-	maySyncSources        = grant{"sources", "sync"}
-	mayReadMemory         = grant{"memory", "read"}
-	mayWriteMemory        = grant{"memory", "write"}
-	mayDeleteMemory       = grant{"memory", "delete"}
+	mayManageEnvironments = grant{resourceEnvironments, "manage"}
+	mayReadEnvironments   = grant{resourceEnvironments, actionRead}
+	mayApproveSources     = grant{resourceSources, "approve"}
+	mayReadSources        = grant{resourceSources, actionRead}
+	maySyncSources        = grant{resourceSources, "sync"}
+	mayReadMemory         = grant{resourceMemory, actionRead}
+	mayWriteMemory        = grant{resourceMemory, "write"}
+	mayDeleteMemory       = grant{resourceMemory, "delete"}
 )
 
 // Documents is what can be done with a tenant's environments, web sources and documents. Its errors are as
 // documents.AsError takes them.
 type Documents interface {
-	Ready() error
+	environments
+	sources
+	fetches
+	objects
 
+	Ready() error // there is a content store
+}
+
+type environments interface {
 	CreateEnvironment(ctx context.Context, lease *tenant.Lease, who documents.Caller, name string, once documents.Once[store.Environment]) (documents.Reply, error)
 	Environments(ctx context.Context, lease *tenant.Lease, list documents.List) (documents.Page[store.Environment], error)
 	Environment(ctx context.Context, lease *tenant.Lease, id uuid.UUID) (*store.Environment, error)
+}
 
+type sources interface {
 	CreateSource(ctx context.Context, lease *tenant.Lease, environment uuid.UUID, who documents.Caller, in documents.NewSource, once documents.Once[store.Source]) (documents.Reply, error)
 	Sources(ctx context.Context, lease *tenant.Lease, environment uuid.UUID, list documents.List) (documents.Page[store.Source], error)
 	Source(ctx context.Context, lease *tenant.Lease, environment, id uuid.UUID) (*store.Source, error)
 	ReconnectSource(ctx context.Context, lease *tenant.Lease, environment, id uuid.UUID, who documents.Caller, in documents.Reconnect, once documents.Once[store.Source]) (documents.Reply, error)
 	DisconnectSource(ctx context.Context, lease *tenant.Lease, environment, id uuid.UUID, who documents.Caller, revision int64, once documents.Once[store.Source]) (documents.Reply, error)
+}
 
+type fetches interface {
 	Sync(ctx context.Context, lease *tenant.Lease, in documents.SyncRequest) (documents.Reply, error)
 	Fetches(ctx context.Context, lease *tenant.Lease, environment, source uuid.UUID, list documents.List) (documents.Page[store.Fetch], error)
 	Fetch(ctx context.Context, lease *tenant.Lease, environment, source, id uuid.UUID) (*store.Fetch, error)
 	Documents(ctx context.Context, lease *tenant.Lease, environment, source uuid.UUID, url string, list documents.List) (documents.Page[store.Object], error)
+}
 
+type objects interface {
 	Object(ctx context.Context, lease *tenant.Lease, environment, id uuid.UUID) (*store.Object, error)
 	DeleteObject(ctx context.Context, lease *tenant.Lease, environment, id uuid.UUID, who documents.Caller, once documents.Once[struct{}]) (documents.Reply, error)
 	Versions(ctx context.Context, lease *tenant.Lease, environment, object uuid.UUID, list documents.List) (documents.Page[store.DocumentVersion], error)

@@ -63,9 +63,9 @@ func onceOf[T, V any](ctx context.Context, status int, view func(T) V, location 
 		if location != nil {
 			answer.Location = location(made)
 		}
-		body, err := encodeJSON(view(made))
+		body, failed := encodeJSON(view(made))
 		answer.Body = body
-		return answer, err
+		return answer, failed
 	}
 	return documents.Once[T]{Key: key, Render: render}, err
 }
@@ -89,14 +89,14 @@ func (e *edge) reply(ctx context.Context, out huma.Context, r documents.Reply) e
 	c := humagin.Unwrap(out)
 	header := c.Writer.Header()
 	if r.Location != "" {
-		header.Set("Location", r.Location)
+		header.Set(headerLocation, r.Location)
 	}
 	if r.Replayed {
 		header.Set(headerReplayed, "true")
 	}
 	if len(r.Body) > 0 {
 		header.Set(headerType, mediaJSON)
-		header.Set("Content-Length", strconv.Itoa(len(r.Body)))
+		header.Set(headerLength, strconv.Itoa(len(r.Body)))
 	}
 	c.Status(r.Status)
 	c.Writer.WriteHeaderNow()
@@ -123,7 +123,7 @@ func sendJSON(out huma.Context, body any) error {
 	}
 	header := c.Writer.Header()
 	header.Set(headerType, mediaJSON)
-	header.Set("Content-Length", strconv.Itoa(len(text)))
+	header.Set(headerLength, strconv.Itoa(len(text)))
 	c.Status(http.StatusOK)
 	_, _ = c.Writer.Write(text) // a failed write is the client's leaving
 	return nil

@@ -60,7 +60,10 @@ func bodyFault(err error) error {
 // memberOf is the outermost member that a pointer leads into.
 func memberOf(pointer jsontext.Pointer) string {
 	for name := range pointer.Tokens() {
-		return shorten(name)
+		if name != "" {
+			return shorten(name)
+		}
+		break
 	}
 	return atBody
 }

@@ -89,7 +89,7 @@ func (e *edge) downloadContent(ctx context.Context, out huma.Context) error {
 	}
 	for name, value := range map[string]string{
 		headerETag: tag, headerType: version.MediaType, headerAcceptRanges: "bytes", headerDisposition: "attachment",
-		headerPolicy: contentPolicy, "Content-Length": strconv.FormatInt(length, 10),
+		headerPolicy: contentPolicy, headerLength: strconv.FormatInt(length, 10),
 	} {
 		out.SetHeader(name, value)
 	}

@@ -28,7 +28,7 @@ const (
 )
 
 // ErrorEnvelope is the body of every error answer below /katara/.
-type ErrorEnvelope struct {
+type ErrorEnvelope struct { //nolint:errname // a body first; an error only because huma wants one
 	Fault EnvelopedError `json:"error"`
 
 	status  int
@@ -156,7 +156,7 @@ func (e *edge) refuseKatara(c *gin.Context, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	header := c.Writer.Header()
-	for _, name := range []string{"Content-Length", headerETag, "Location", "Repr-Digest", "Content-Disposition", headerAcceptRanges} {
+	for _, name := range []string{headerLength, headerETag, headerLocation, headerReprDigest, headerDisposition, headerAcceptRanges} {
 		header.Del(name)
 	}
 	maps.Copy(header, v.headers)

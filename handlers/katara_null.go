@@ -18,5 +18,5 @@ func (n nullable[T]) MarshalJSONTo(enc *jsontext.Encoder) error {
 
 // Schema is that of T, or null.
 func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
-	return &huma.Schema{AnyOf: []*huma.Schema{r.Schema(reflect.TypeFor[T](), true, ""), {Type: "null"}}}
+	return &huma.Schema{AnyOf: []*huma.Schema{r.Schema(reflect.TypeFor[T](), true, ""), {Type: typeNull}}}
 }

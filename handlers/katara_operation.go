@@ -91,7 +91,7 @@ func (e *edge) registerKatara(op kataraOperation, handle kataraHandler) {
 	huma.Register(e.api, entry, func(ctx context.Context, _ *struct{}) (*kataraOutput, error) {
 		return &kataraOutput{Body: func(out huma.Context) {
 			if err := handle(ctx, out); err != nil {
-				e.refuse(humagin.Unwrap(out), err)
+				e.refuse(humagin.Unwrap(out), err) //nolint:contextcheck // it has the request's
 			}
 		}}, nil
 	})
@@ -110,8 +110,9 @@ func (e *edge) registerKatara(op kataraOperation, handle kataraHandler) {
 
 // pathParams documents the ids of a path.
 func pathParams(path string) []*huma.Param {
-	var out []*huma.Param
-	for _, name := range namesIn(path) {
+	names := namesIn(path)
+	out := make([]*huma.Param, 0, len(names))
+	for _, name := range names {
 		schema := &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 		if name == paramVersion {
 			least := 1.0
@@ -199,7 +200,7 @@ func (e *edge) kataraResponses(op kataraOperation) map[string]*huma.Response {
 		success.Content = map[string]*huma.MediaType{mediaJSON: {Schema: schemas.Schema(op.answer, true, op.answer.Name())}}
 	}
 	if op.success == http.StatusCreated {
-		success.Headers = map[string]*huma.Header{"Location": stringHeader("Path of what was made.")}
+		success.Headers = map[string]*huma.Header{headerLocation: stringHeader("Path of what was made.")}
 	}
 	out[strconv.Itoa(op.success)] = success
 	if op.key != keyIgnored {

@@ -157,7 +157,7 @@ func (e *edge) refuse(c *gin.Context, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	header := c.Writer.Header()
-	for _, name := range []string{"Content-Length", headerETag, "Location", "Repr-Digest"} {
+	for _, name := range []string{headerLength, headerETag, headerLocation, headerReprDigest} {
 		header.Del(name)
 	}
 	maps.Copy(header, p.headers)

@@ -17,6 +17,7 @@ handlers FuzzQuery
 handlers FuzzBody
 handlers FuzzPatch
 handlers FuzzParseRange
+handlers FuzzDecodeStrict
 auth FuzzParseBearer
 idempotency FuzzParseKey
 jobs FuzzParseRequest

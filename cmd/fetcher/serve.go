@@ -83,7 +83,7 @@ func (a *app) server(ctx context.Context, role config.Role, health *handlers.Hea
 	var err error
 	if role&config.RoleManager == 0 {
 		opts.Address = s.HealthAddress
-		opts.Handler, err = handlers.NewHealthHandler(health, a.tel.Handler())
+		opts.Handler, err = handlers.NewHealthHandler(health, a.tel.Handler()) //nolint:contextcheck // requests bring their own
 	} else {
 		opts.Address, opts.TLSCert, opts.TLSKey, opts.DrainDelay = s.Address, s.TLSCert, s.TLSKey, s.DrainDelay.Duration()
 		opts.Handler, err = a.api(ctx, health)
@@ -116,7 +116,7 @@ func (a *app) api(ctx context.Context, health *handlers.Health) (http.Handler, e
 		return nil, fmt.Errorf("starting the service of web documents: %w", err)
 	}
 	s := a.cfg.Server
-	return handlers.New(handlers.Options{
+	return handlers.New(handlers.Options{ //nolint:contextcheck // requests bring their own
 		Auth: a.gate, Tenants: a.router, Connections: a.conns, Jobs: service, Results: a.objects, Idempotency: once,
 		Documents: web, SessionCookie: a.cfg.Documents.SessionCookie, AllowedOrigins: a.cfg.Documents.AllowedOrigins,
 		Health: health, Metrics: a.tel.Handler(), Build: build(),
