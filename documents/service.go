@@ -84,6 +84,9 @@ func New(o Options) (*Service, error) {
 	if o.Tenants == nil || o.Fetcher == nil {
 		return nil, errors.New("documents: tenants and a fetcher are needed")
 	}
+	if o.RatePerMinute < 0 || o.Slots < 0 || o.SlotWait < 0 || o.FetchTime < 0 {
+		return nil, errors.New("documents: a limit is negative")
+	}
 	if o.AllowedPorts == nil {
 		o.AllowedPorts = []int{443}
 	}

@@ -23,6 +23,11 @@ type Documents struct{ db *gorm.DB }
 // NewDocuments returns the queries on db, which belongs to exactly one tenant.
 func NewDocuments(db *gorm.DB) Documents { return Documents{db: db} }
 
+// boundTransaction bounds how long the transaction waits for a lock, and how long a client that is gone without a word
+// can hold one.
+const boundTransaction = `SELECT set_config('lock_timeout', '3s', true),
+	set_config('idle_in_transaction_session_timeout', '15s', true)`
+
 // Atomically runs fn with queries of one transaction, which takes effect if fn returns nil and otherwise not at all. It
 // waits for rows that others change no longer than 3 s at a time (FET-0003). An error of fn's is returned as it is.
 // ErrOutcomeUnknown: the database was lost after fn.
@@ -30,7 +35,7 @@ func (s Documents) Atomically(ctx context.Context, fn func(Documents) error) err
 	var refused error
 	done := false
 	err := s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		if err := tx.Exec(lockTimeout).Error; err != nil {
+		if err := tx.Exec(boundTransaction).Error; err != nil {
 			return err
 		}
 		refused = fn(Documents{db: tx})

@@ -574,6 +574,26 @@ func TestOneOfManyClaimsAKey(t *testing.T) {
 	}
 }
 
+// TestAtomicallyBoundsItsWaits holds a row that another transaction wants.
+func TestAtomicallyBoundsItsWaits(t *testing.T) {
+	t.Parallel()
+	d := newDocuments(t)
+	ctx := t.Context()
+	d.must(d.db.Transaction(func(tx *gorm.DB) error {
+		if _, err := store.NewDocuments(tx).LockSource(ctx, d.env, d.source.ID); err != nil {
+			return err
+		}
+		err := d.Atomically(ctx, func(rows store.Documents) error {
+			_, err := rows.HoldSource(ctx, d.env, d.source.ID)
+			return err
+		})
+		if problem.CodeOf(err) != problem.Unavailable {
+			t.Errorf("%v", err)
+		}
+		return nil
+	}))
+}
+
 func TestAtomicallyTellsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := newDocuments(t)
