@@ -2,10 +2,13 @@ package handlers
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -72,6 +75,41 @@ func TestEnveloped(t *testing.T) {
 	}
 	if got := enveloped(&documents.Error{Code: documents.Internal, Message: strings.Repeat("é", 501)}, "").Fault.Message; got != strings.Repeat("é", 500) {
 		t.Errorf("a message of %d bytes", len(got))
+	}
+}
+
+// TestPanicBelowKatara: what nobody has foreseen is told in the terms of the path's contract, and not in its own words.
+func TestPanicBelowKatara(t *testing.T) {
+	t.Parallel()
+	base, logs := newEdge(t, func(_ *edge, engine *gin.Engine) {
+		for _, path := range []string{"/katara/v1/panic", "/v1/panic"} {
+			engine.GET(path, func(*gin.Context) { panic("canary") })
+		}
+	})
+	for path, want := range map[string]string{
+		"/katara/v1/panic": `{"error":{"message":"Something unforeseen happened.","type":"internal","code":"internal","param":null,"request_id":"r","upstream_status":null,"action":"support"}}`,
+		"/v1/panic":        `{"type":"/problems/FET-0002","title":"Internal Server Error","status":500,"detail":"Something unforeseen happened.","instance":"/v1/panic#r","code":"FET-0002"}`,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Request-ID", "r")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusInternalServerError {
+			t.Errorf("%s: %d, %v", path, resp.StatusCode, err)
+		}
+		if diff := cmp.Diff(want+"\n", string(got)); diff != "" {
+			t.Errorf("%s: %s", path, diff)
+		}
+	}
+	if strings.Contains(logs(), "canary") {
+		t.Error("the log quotes the panic")
 	}
 }
 
