@@ -59,10 +59,11 @@ func (l *links) absolute(reference string, schemes []string) string {
 
 // destination percent-encodes what could end a link's destination in Markdown.
 func destination(s string) string {
+	const hex = "0123456789ABCDEF"
 	var out strings.Builder
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"'()<>[]\\^`{|}", c) >= 0 {
-			fmt.Fprintf(&out, "%%%02X", c)
+			out.Write([]byte{'%', hex[c>>4], hex[c&15]})
 		} else {
 			out.WriteByte(c)
 		}
