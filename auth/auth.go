@@ -58,8 +58,12 @@ type Options struct {
 type Gate interface {
 	// Authenticate turns the lines of the Authorization header into a principal.
 	Authenticate(ctx context.Context, authorization []string) (*Principal, error)
-	// Authorize returns nil if the principal may do the action to the resource.
+	// Verify turns a bare token, such as a session cookie holds, into a principal.
+	Verify(ctx context.Context, token string) (*Principal, error)
+	// Authorize returns nil if the principal may do the action to the resource of the gate's own application.
 	Authorize(ctx context.Context, p *Principal, resource, action string) error
+	// AuthorizeFor returns nil if the principal has the permission.
+	AuthorizeFor(ctx context.Context, p *Principal, ask Permission) error
 	// Status reports the identity service's health.
 	Status(ctx context.Context) Status
 }

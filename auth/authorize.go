@@ -45,9 +45,6 @@ func (o outcome) err(cause error) error {
 	}
 }
 
-// permission is what is asked for.
-type permission struct{ application, resource, action string }
-
 // decisionKey is what a decision belongs to.
 type decisionKey struct {
 	permission
@@ -69,10 +66,16 @@ func (k decisionKey) String() string {
 // identity service holds for the configured time at most, and never past the token's exp. Concurrent calls for the same
 // question share one, which no caller's leaving ends.
 func (a *Authenticator) Authorize(ctx context.Context, p *Principal, resource, action string) error {
-	return a.authorize(ctx, p, permission{application: a.application, resource: resource, action: action})
+	return a.authorize(ctx, p, permission{application: a.application, resource: resource, action: action}, Place{})
 }
 
-func (a *Authenticator) authorize(ctx context.Context, p *Principal, ask permission) error {
+// AuthorizeFor is Authorize for a permission of any application. The identity service is not told the place: only grants
+// in the token itself can be limited to one.
+func (a *Authenticator) AuthorizeFor(ctx context.Context, p *Principal, ask Permission) error {
+	return a.authorize(ctx, p, permission{application: ask.Application, resource: ask.Resource, action: ask.Action}, ask.Place)
+}
+
+func (a *Authenticator) authorize(ctx context.Context, p *Principal, ask permission, at Place) error {
 	now := a.now()
 	switch {
 	case p == nil, p.Kind == KindAnon, p.Token == "":
@@ -80,7 +83,7 @@ func (a *Authenticator) authorize(ctx context.Context, p *Principal, ask permiss
 	case !now.Before(p.ExpiresAt.Add(leeway)):
 		return invalid(errExpired)
 	case a.byClaims:
-		return a.fromClaims(p, ask)
+		return a.fromClaims(p, ask, at)
 	}
 	key := decisionKey{token: digestFor(p), permission: ask}
 	if o, ok := a.decisions.get(key, now); ok {
@@ -152,34 +155,11 @@ func questionFor(p *Principal, ask permission) question {
 }
 
 // fromClaims decides by what the token itself grants.
-func (a *Authenticator) fromClaims(p *Principal, ask permission) error {
+func (a *Authenticator) fromClaims(p *Principal, ask permission, at Place) error {
 	o := outcomeDeny
-	if slices.ContainsFunc(p.Permissions, ask.within) {
+	if slices.ContainsFunc(p.Permissions, func(granted string) bool { return ask.granted(granted, at) }) {
 		o = outcomeAllow
 	}
 	a.metrics.decided(fromToken, o)
 	return o.err(nil)
-}
-
-// within reports whether a grant covers the permission: application:resource:action, application:resource:* or
-// application:*.
-func (ask permission) within(granted string) bool {
-	rest, ok := cutSegment(granted, ask.application)
-	if !ok {
-		return false
-	}
-	if rest == "*" {
-		return true
-	}
-	rest, ok = cutSegment(rest, ask.resource)
-	return ok && (rest == "*" || rest == ask.action)
-}
-
-// cutSegment returns what follows "segment:" in s.
-func cutSegment(s, segment string) (string, bool) {
-	rest, ok := strings.CutPrefix(s, segment)
-	if !ok {
-		return "", false
-	}
-	return strings.CutPrefix(rest, ":")
 }

@@ -54,6 +54,7 @@ func (c *Config) check(role Role, parsed Problems, rules []Rule) Problems {
 	if role&RoleManager != 0 {
 		c.checkServer(k)
 		c.checkAuth(k)
+		c.checkDocuments(k)
 	}
 	if role&(RoleManager|RoleWorker) != 0 {
 		c.checkResults(k)
@@ -170,6 +171,16 @@ func (c *Config) checkResults(k *checker) {
 	k.require(isKeyPrefix(c.Results.KeyPrefix), "RESULTS_KEY_PREFIX", "must be path segments without . or .., and not start with a slash")
 }
 
+func (c *Config) checkDocuments(k *checker) {
+	d := c.Documents
+	if d.ContentURL.IsSet() {
+		k.require(isBucketURL(d.ContentURL.Reveal()), "CONTENT_URL", "must be file:///directory or s3://bucket?region=…")
+	}
+	k.require(d.RatePerMinute >= 0, "FETCH_RATE_PER_MINUTE", "must not be negative")
+	k.require(d.DevResolver == "" || isAddress(d.DevResolver), "FETCH_DEV_RESOLVER", "must be host:port")
+	k.require(isToken(d.SessionCookie), "SESSION_COOKIE_NAME", "must be the name of a cookie")
+}
+
 func (c *Config) checkJobs(k *checker) {
 	j := c.Jobs
 	for variable, value := range map[string]int{
@@ -209,8 +220,13 @@ func (c *Config) checkSaaS(k *checker) {
 		k.require(value == "" || strings.HasPrefix(value, "https://"), variable, insist)
 	}
 	k.require(c.Tenants.ManagerURL == "" || strings.HasPrefix(c.Tenants.ManagerURL, "https://"), "MULTI_TENANT_URL", insist)
-	if u, err := url.Parse(c.Results.URL.Reveal()); err == nil && u.Scheme == "s3" {
-		k.require(encryptedS3(u.Query()), "RESULTS_URL", insist)
+	for variable, bucket := range map[string]Secret{"RESULTS_URL": c.Results.URL, "CONTENT_URL": c.Documents.ContentURL} {
+		if u, err := url.Parse(bucket.Reveal()); err == nil && u.Scheme == "s3" {
+			k.require(encryptedS3(u.Query()), variable, insist)
+		}
+	}
+	for variable, value := range map[string]string{"FETCH_DEV_ROOT_CA": c.Documents.DevRootCA, "FETCH_DEV_RESOLVER": c.Documents.DevResolver} {
+		k.require(value == "", variable, "is for tests, not for DEPLOYMENT_MODE=saas")
 	}
 	c.checkSaaSEvents(k, insist)
 }
@@ -308,6 +324,13 @@ func isAddress(text string) bool {
 	}
 	_, err = strconv.ParseUint(port, 10, 16)
 	return err == nil
+}
+
+// isToken reports whether the text is a token of RFC 9110, as names of cookies are.
+func isToken(text string) bool {
+	letter := func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' }
+	other := func(r rune) bool { return !letter(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r) }
+	return text != "" && !strings.ContainsFunc(text, other)
 }
 
 func isPrefix(text string) bool {

@@ -16,6 +16,7 @@ type Config struct {
 	Auth      Auth
 	Keys      Keys
 	Results   Results
+	Documents Documents
 	Jobs      Jobs
 	Sources   Sources
 	Events    Events
@@ -92,6 +93,17 @@ type Results struct {
 	KeyPrefix string        `env:"RESULTS_KEY_PREFIX" desc:"In front of every object key."`
 	TTL       time.Duration `env:"RESULT_TTL" envDefault:"168h" desc:"How long a result can be downloaded."`
 	SafeCells bool          `env:"CSV_SAFE_CELLS" envDefault:"false" desc:"CSV: put a ' in front of texts that a spreadsheet would take for a formula."`
+}
+
+// Documents is the fetching of approved web pages, and the callers with a session cookie that it has.
+type Documents struct {
+	ContentURL     Secret  `env:"CONTENT_URL" desc:"Bucket of fetched web documents, like RESULTS_URL; empty: none are fetched or read."`
+	AllowedPorts   Ports   `env:"FETCH_ALLOWED_PORTS" envDefault:"443" desc:"Ports that approved web origins may have, comma separated."`
+	RatePerMinute  int     `env:"FETCH_RATE_PER_MINUTE" envDefault:"60" desc:"Web documents one tenant may fetch in a minute, over all processes; 0: no limit."`
+	DevRootCA      string  `env:"FETCH_DEV_ROOT_CA" desc:"PEM file of authorities that web origins may be verified by besides the system's; for tests, not with DEPLOYMENT_MODE=saas."`
+	DevResolver    string  `env:"FETCH_DEV_RESOLVER" desc:"host:port of the name server that web origins are looked up with; for tests, not with DEPLOYMENT_MODE=saas."`
+	SessionCookie  string  `env:"SESSION_COOKIE_NAME" envDefault:"__Host-session" desc:"Cookie that holds the identity service's token of a browser."`
+	AllowedOrigins Origins `env:"ALLOWED_ORIGINS" desc:"Exact origins whose pages may send mutations with the session cookie, comma separated; empty: none."`
 }
 
 // Jobs bounds extraction.

@@ -124,6 +124,17 @@ func TestEveryFaultNamesItsVariableAndNoValue(t *testing.T) {
 		{"KAFKA_SASL_MECHANISM=oauth", "KAFKA_SASL_MECHANISM", "must be plain, scram-sha-256 or scram-sha-512"},
 		{"EVENTS_WEBHOOK_SECRET=" + hookSecret, "EVENTS_WEBHOOK_URL", "must be an https:// URL without credentials and fragment"},
 		{"EVENTS_WEBHOOK_URL=https://hooks.example.com/" + canary, "EVENTS_WEBHOOK_SECRET", "must be whsec_ and base64 of 24 to 64 bytes"},
+		{"CONTENT_URL=ftp://" + canary, "CONTENT_URL", "must be file:///directory or s3://bucket?region=…"},
+		{"FETCH_ALLOWED_PORTS=https", "FETCH_ALLOWED_PORTS", "must be ports from 1 to 65535, comma separated, each once"},
+		{"FETCH_ALLOWED_PORTS=443,0", "FETCH_ALLOWED_PORTS", "must be ports from 1 to 65535, comma separated, each once"},
+		{"FETCH_ALLOWED_PORTS=65536", "FETCH_ALLOWED_PORTS", "must be ports from 1 to 65535, comma separated, each once"},
+		{"FETCH_ALLOWED_PORTS=443,443", "FETCH_ALLOWED_PORTS", "must be ports from 1 to 65535, comma separated, each once"},
+		{"FETCH_ALLOWED_PORTS=0443", "FETCH_ALLOWED_PORTS", "must be ports from 1 to 65535, comma separated, each once"},
+		{"FETCH_ALLOWED_PORTS=,", "FETCH_ALLOWED_PORTS", "must name a port"},
+		{"FETCH_RATE_PER_MINUTE=-1", "FETCH_RATE_PER_MINUTE", "must not be negative"},
+		{"FETCH_DEV_RESOLVER=127.0.0.1", "FETCH_DEV_RESOLVER", "must be host:port"},
+		{"SESSION_COOKIE_NAME=a b", "SESSION_COOKIE_NAME", "must be the name of a cookie"},
+		{"ALLOWED_ORIGINS=https://*.example.com", "ALLOWED_ORIGINS", "must be exact origins such as https://app.example.com, comma separated"},
 		{"ALLOW_PRIVATE_HOSTS=10.0.0.0/99", "ALLOW_PRIVATE_HOSTS", "must be CIDRs, addresses, names or .suffixes, comma separated"},
 		{"LOG_LEVEL=loud", "LOG_LEVEL", "must be debug, info, warn or error"},
 		{"LOG_FORMAT=xml", "LOG_FORMAT", "must be json or text"},
@@ -209,6 +220,34 @@ func TestSaaSInsistsOnTLS(t *testing.T) {
 		variables = append(variables, p.Variable)
 	}
 	if diff := cmp.Diff([]string{"DATABASE_URL", "MULTI_TENANT_URL", "PLUGIN_AUTH_ADDRESS", "RESULTS_URL"}, variables); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSaaSDocuments(t *testing.T) {
+	t.Parallel()
+	const start = "the configuration is not valid:\n  "
+	saas := []string{"DEPLOYMENT_MODE=saas", "DATABASE_URL=postgres://u@db/x?sslmode=require"}
+	for set, want := range map[string]string{
+		"CONTENT_URL=s3://b":                      "<nil>",
+		"CONTENT_URL=s3://b?endpoint=http://s3":   start + "CONTENT_URL: must be TLS with DEPLOYMENT_MODE=saas",
+		"FETCH_DEV_ROOT_CA=/etc/ca.pem":           start + "FETCH_DEV_ROOT_CA: is for tests, not for DEPLOYMENT_MODE=saas",
+		"FETCH_DEV_RESOLVER=127.0.0.1:53":         start + "FETCH_DEV_RESOLVER: is for tests, not for DEPLOYMENT_MODE=saas",
+		"FETCH_ALLOWED_PORTS=443, 8443":           "<nil>",
+		"ALLOWED_ORIGINS=https://a.test,http://b": "<nil>",
+	} {
+		_, err := config.Load(append(sound(saas...), set), every)
+		if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
+			t.Errorf("%s: %s", set, diff)
+		}
+	}
+	cfg, err := config.Load(sound("FETCH_ALLOWED_PORTS=443, 8443", "FETCH_DEV_RESOLVER=127.0.0.1:53"), every)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{cfg.Documents.AllowedPorts, cfg.Documents.AllowedPorts.String(), cfg.Documents.RatePerMinute, cfg.Documents.SessionCookie, cfg.Documents.ContentURL.IsSet()}
+	want := []any{config.Ports{443, 8443}, "443,8443", 60, "__Host-session", false}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -117,6 +117,38 @@ func (l *List) UnmarshalText(text []byte) error {
 // String joins the values.
 func (l List) String() string { return strings.Join(l, ",") }
 
+// Ports is a list of TCP ports.
+type Ports []int
+
+// UnmarshalText splits and checks the text.
+func (p *Ports) UnmarshalText(text []byte) error {
+	var list List
+	if err := list.UnmarshalText(text); err != nil {
+		return err
+	}
+	*p = nil
+	for _, value := range list {
+		port, err := strconv.Atoi(value)
+		if err != nil || port < 1 || port > maxPort || strconv.Itoa(port) != value || slices.Contains(*p, port) {
+			return formatError("must be ports from 1 to 65535, comma separated, each once")
+		}
+		*p = append(*p, port)
+	}
+	if len(*p) == 0 {
+		return formatError("must name a port")
+	}
+	return nil
+}
+
+// String joins the ports.
+func (p Ports) String() string {
+	texts := make([]string, 0, len(p))
+	for _, port := range p {
+		texts = append(texts, strconv.Itoa(port))
+	}
+	return strings.Join(texts, ",")
+}
+
 // Origins is a list of web origins as browsers send them: scheme, host and a port that is not the scheme's own.
 type Origins []string
 

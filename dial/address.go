@@ -84,6 +84,12 @@ func (r *ranges) whyPrivate(a netip.Addr) string {
 	return ""
 }
 
+// special reports whether the address lies in a special-purpose block of IANA, loopback, private-use, shared and
+// unique-local ones excepted.
+func (r *ranges) special(a netip.Addr) bool {
+	return r.whyPrivate(a) == reasonSpecial || r.nat64.Contains(a)
+}
+
 // withEmbedded returns the address, IPv4-mapped ones as IPv4, and the IPv4 addresses that a translator or tunnel
 // between here and there would take out of it.
 func (r *ranges) withEmbedded(addr netip.Addr) []netip.Addr {

@@ -27,12 +27,18 @@ type Policy struct {
 	// with a dot (".svc.cluster.local" stands for every name below it). A listed name may resolve to any private
 	// address. Loopback addresses in the list admit the names localhost and *.localhost too.
 	Allow []string
+
+	// RefuseSpecial refuses IANA's special-purpose blocks even where AllowPrivate or the list admits them, the globally
+	// reachable ones and the prefix of NAT64 with them. What it leaves to the two is loopback, private-use, shared and
+	// unique-local addresses.
+	RefuseSpecial bool
 }
 
 // Guard is a policy with the means to dial under it. It is immutable and safe for concurrent use.
 type Guard struct {
 	ranges       *ranges
 	allowPrivate bool
+	noSpecial    bool
 	prefixes     []netip.Prefix
 	names        map[string]struct{}
 	suffixes     []string
@@ -61,6 +67,7 @@ func NewGuard(p Policy, opts ...Option) (*Guard, error) {
 	g := &Guard{
 		ranges:       newRanges(),
 		allowPrivate: p.AllowPrivate && len(p.Allow) == 0,
+		noSpecial:    p.RefuseSpecial,
 		names:        map[string]struct{}{},
 		resolver:     net.DefaultResolver,
 	}
@@ -113,6 +120,9 @@ func (g *Guard) checkAddr(addr netip.Addr, trusted bool) error {
 	for _, a := range g.ranges.withEmbedded(addr) {
 		if reason := g.ranges.alwaysRefused(a); reason != "" {
 			return notAllowed(reason)
+		}
+		if g.noSpecial && g.ranges.special(a) {
+			return notAllowed(reasonSpecial)
 		}
 		if reason := g.ranges.whyPrivate(a); reason != "" && !trusted && !g.allowPrivate && !g.listsAddr(a) {
 			return notAllowed(reason)

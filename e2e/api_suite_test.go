@@ -44,12 +44,17 @@ const internalDown = "platform_down"
 
 func startAPI(t *testing.T) *apiSuite {
 	t.Helper()
-	dir := tempDir(t)
-	d, err := binary.LaunchDevWith([]string{
-		"DATASOURCE_DOWN_CONFIG_NAME=" + internalDown, "DATASOURCE_DOWN_TYPE=POSTGRESQL", "DATASOURCE_DOWN_HOST=127.0.0.1",
+	return startSuite(t,
+		"DATASOURCE_DOWN_CONFIG_NAME="+internalDown, "DATASOURCE_DOWN_TYPE=POSTGRESQL", "DATASOURCE_DOWN_HOST=127.0.0.1",
 		"DATASOURCE_DOWN_PORT=1", "DATASOURCE_DOWN_DATABASE=d", "DATASOURCE_DOWN_USER=u", "DATASOURCE_DOWN_PASSWORD=canary-internal",
-		"DATASOURCE_DOWN_TENANTS=acme", "WORKER_CONCURRENCY=12",
-	}, dir)
+		"DATASOURCE_DOWN_TENANTS=acme", "WORKER_CONCURRENCY=12")
+}
+
+// startSuite starts a `fetcher dev` with these variables and reads its OpenAPI document.
+func startSuite(t *testing.T, env ...string) *apiSuite {
+	t.Helper()
+	dir := tempDir(t)
+	d, err := binary.LaunchDevWith(env, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestDemoLeavesNothing(t *testing.T) {
 			if err = p.Wait(blackbox.StartTimeout); err != nil {
 				t.Fatal(err)
 			}
-			for _, want := range []string{"200000", "HMAC", "SHA-256", "100%"} {
+			for _, want := range []string{"200000", "HMAC", "SHA-256", "100%", "| Europe | 2–4 |"} {
 				if !strings.Contains(p.Output.String(), want) {
 					t.Errorf("the output does not show %q:\n%s", want, p.Output)
 				}

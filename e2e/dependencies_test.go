@@ -75,7 +75,7 @@ func TestReadinessUnderProbes(t *testing.T) {
 	t.Cleanup(func() { must(t, p.Stop()) })
 	base := started(t, p)
 
-	stop := storm(t, base, 500)
+	stop := probeStorm(t, base, 500)
 	defer stop()
 	state := func(path string, code int, want map[string]string) {
 		t.Helper()
@@ -110,8 +110,8 @@ func TestReadinessUnderProbes(t *testing.T) {
 	state("/readyz", http.StatusOK, healthy)
 }
 
-// storm probes the process so many times a second until stop, which fails the test if a probe was not answered at all.
-func storm(t *testing.T, base string, perSecond int) (stop func()) {
+// probeStorm probes the process so many times a second until stop, which fails the test if a probe was not answered at all.
+func probeStorm(t *testing.T, base string, perSecond int) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
 	var sent, failed atomic.Int64

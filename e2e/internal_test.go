@@ -30,16 +30,24 @@ func list(t *testing.T, c blackbox.Client, path string) []listed {
 // launch starts a manager or both roles beside d and returns its address once it answers.
 func launch(t *testing.T, role string, env ...string) string {
 	t.Helper()
-	p, err := binary.Launch(append(env, "SERVER_ADDRESS=127.0.0.1:0", "READYZ_DRAIN_DELAY_SEC=0"), role)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, address := launchProcess(t, role, env...)
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	return started(t, p)
+	return address
+}
+
+// launchProcess is launch for a process that the test ends itself, or that is killed with the test.
+func launchProcess(t *testing.T, role string, env ...string) (p *blackbox.Process, address string) {
+	t.Helper()
+	p, err := binary.Launch(append(env, "SERVER_ADDRESS=127.0.0.1:0", "READYZ_DRAIN_DELAY_SEC=0"), role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	return p, started(t, p)
 }
 
 func TestPlantedConnectionFollowsTheServer(t *testing.T) {

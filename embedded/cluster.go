@@ -188,7 +188,10 @@ func (c cluster) initdb(ctx context.Context, b binaries, staging, password strin
 		if out, err = runLocked(cmd); err == nil {
 			return nil
 		}
-		if ctx.Err() != nil || !bytes.Contains(out, []byte("locale")) {
+		if ctx.Err() != nil { // which is why, whatever the program's end looks like
+			return fmt.Errorf("initdb: %w", ctx.Err())
+		}
+		if !bytes.Contains(out, []byte("locale")) {
 			break
 		}
 	}

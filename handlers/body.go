@@ -26,7 +26,7 @@ func (e *edge) readBody(ctx huma.Context, next func(huma.Context)) {
 		e.refuse(c, problem.New(problem.UnsupportedMediaType, "the content type must be application/json"))
 		return
 	}
-	body, err := e.slurp(c)
+	body, err := slurp(c, e.opts.MaxBodyBytes)
 	if err != nil {
 		e.refuse(c, err)
 		return
@@ -37,11 +37,11 @@ func (e *edge) readBody(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-func (e *edge) slurp(c *gin.Context) ([]byte, error) {
+// slurp reads the body, which may have limit bytes.
+func slurp(c *gin.Context, limit int64) ([]byte, error) {
 	if c.Request.Body == nil || c.Request.Body == http.NoBody {
 		return nil, nil
 	}
-	limit := e.opts.MaxBodyBytes
 	if c.Request.ContentLength > limit {
 		return nil, tooLarge(c, limit)
 	}

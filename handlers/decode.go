@@ -98,7 +98,7 @@ func syntaxFault(body []byte, err error) error {
 
 func typeMessage(err *json.SemanticError) string {
 	kinds := map[jsontext.Kind]string{
-		'n': "null", 'f': "a boolean", 't': "a boolean", '"': "a string", '0': "a number", '{': "an object", '[': "an array",
+		'n': typeNull, 'f': "a boolean", 't': "a boolean", '"': "a string", '0': "a number", '{': "an object", '[': "an array",
 	}
 	if kind, ok := kinds[err.JSONKind]; ok {
 		return kind + " is not accepted here"

@@ -193,7 +193,7 @@ func TestSlowBody(t *testing.T) {
 	base, _ := newEdge(t, func(e *edge, engine *gin.Engine) {
 		e.opts.MaxBodyBytes = 1000
 		engine.POST("/reads", func(c *gin.Context) {
-			if _, err := e.slurp(c); err != nil {
+			if _, err := slurp(c, e.opts.MaxBodyBytes); err != nil {
 				e.refuse(c, err)
 			}
 		})

@@ -18,6 +18,8 @@ const (
 	headerRequestID = "X-Request-Id"
 	headerETag      = "ETag"
 	headerType      = "Content-Type"
+	headerLength    = "Content-Length"
+	headerLocation  = "Location"
 
 	mediaJSON = "application/json"
 )
@@ -30,10 +32,12 @@ type exchange struct {
 	edge      *edge
 	request   *http.Request // as it came: for headers and query
 	id        string
-	path      string // escaped, without the query
+	path      string     // escaped, without the query
+	params    gin.Params // of the path
 	principal *auth.Principal
 	body      []byte             // read and bounded, for operations that take one
 	claim     *idempotency.Claim // on the request's key; nil: it has none, or it is settled
+	katara    kataraCall         // what the stages of an operation on web documents found
 }
 
 type exchangeKey struct{}
@@ -53,7 +57,7 @@ func (e *edge) begin(c *gin.Context) {
 		id = sent[0]
 	}
 	c.Header(headerRequestID, id)
-	ex := &exchange{edge: e, request: c.Request, id: id, path: c.Request.URL.EscapedPath()}
+	ex := &exchange{edge: e, request: c.Request, id: id, path: c.Request.URL.EscapedPath(), params: c.Params}
 	ctx := telemetry.WithAttrs(c.Request.Context(), slog.String("request_id", id)) // in every line logged for the request
 	c.Request = c.Request.WithContext(context.WithValue(ctx, exchangeKey{}, ex))
 	if c.Request.Body != nil && c.Request.Body != http.NoBody {

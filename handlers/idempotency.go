@@ -104,7 +104,7 @@ func record(ctx context.Context, rows store.Idempotency, status int, location, t
 func replay(c *gin.Context, kept *store.Answer) {
 	c.Abort()
 	header := c.Writer.Header()
-	for name, value := range map[string]string{"Location": kept.Location, headerETag: kept.ETag} {
+	for name, value := range map[string]string{headerLocation: kept.Location, headerETag: kept.ETag} {
 		if value != "" {
 			header.Set(name, value)
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+const typeNull = "null" // the type of null in schemas
+
 // RawJSON is JSON text that is passed on as it was sent: every digit, escape and member in its place.
 type RawJSON jsontext.Value
 

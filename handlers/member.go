@@ -27,7 +27,7 @@ func (m *member[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 func (member[T]) Schema(r huma.Registry) *huma.Schema {
 	schema := r.Schema(reflect.TypeFor[T](), true, "")
 	if schema.Ref != "" {
-		return &huma.Schema{AnyOf: []*huma.Schema{schema, {Type: "null"}}}
+		return &huma.Schema{AnyOf: []*huma.Schema{schema, {Type: typeNull}}}
 	}
 	schema.Nullable = true
 	return schema

@@ -24,6 +24,7 @@ const (
 type httpMetrics struct {
 	duration metric.Float64Histogram
 	inFlight metric.Int64UpDownCounter
+	fetches  metric.Int64Counter
 }
 
 func newHTTPMetrics(meter metric.Meter) (*httpMetrics, error) {
@@ -38,7 +39,20 @@ func newHTTPMetrics(meter metric.Meter) (*httpMetrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &httpMetrics{duration: duration, inFlight: inFlight}, nil
+	fetches, err := meter.Int64Counter("fetcher.document.fetches",
+		metric.WithDescription("Requests to fetch a web document, by the code they ended with, ok if they held."))
+	if err != nil {
+		return nil, err
+	}
+	return &httpMetrics{duration: duration, inFlight: inFlight, fetches: fetches}, nil
+}
+
+// outcomeOK is the code of requests that held.
+const outcomeOK = "ok"
+
+// fetched counts a request to fetch a web document.
+func (m *httpMetrics) fetched(ctx context.Context, code string) {
+	m.fetches.Add(ctx, 1, metric.WithAttributes(attribute.String("code", code)))
 }
 
 // trace opens the request's span, a child of the caller's traceparent. The library's own metrics are off: they label

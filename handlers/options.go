@@ -28,6 +28,8 @@ import (
 type Gate interface {
 	Authenticate(ctx context.Context, authorization []string) (*auth.Principal, error)
 	Authorize(ctx context.Context, p *auth.Principal, resource, action string) error
+	Verify(ctx context.Context, token string) (*auth.Principal, error)
+	AuthorizeFor(ctx context.Context, p *auth.Principal, ask auth.Permission) error
 }
 
 // Tenants hands out leases of tenant databases and reports on them.
@@ -77,6 +79,7 @@ type Options struct {
 	Jobs        Jobs
 	Results     Results
 	Idempotency Idempotency
+	Documents   Documents // nil: no operations on web documents
 	Health      *Health
 	Metrics     http.Handler // nil: no /metrics
 
@@ -91,6 +94,8 @@ type Options struct {
 	Swagger        bool   // serve the documentation, open to anybody
 	TrustedProxies []string
 	CORSOrigins    []string // whose pages may call the API from a browser; empty: none
+	SessionCookie  string   // that holds the token of browsers, for operations on web documents; empty: __Host-session
+	AllowedOrigins []string // whose pages may send mutations with it; empty: none
 	TenantRate     float64  // requests per second of a tenant whose registry row has no limit; 0: no limit
 
 	Logger       *slog.Logger
@@ -118,6 +123,7 @@ func (o *Options) fill() {
 	setDefault(&o.MaxMonths, 1)
 	setDefault(&o.ProblemBaseURI, "/problems")
 	setDefault(&o.EventsSource, "/fetcher")
+	setDefault(&o.SessionCookie, "__Host-session")
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -86,7 +86,7 @@ func (e *edge) answer(ctx context.Context, err error) *Problem {
 	if p.Status >= http.StatusInternalServerError {
 		p.Errors = nil
 	}
-	setRetryAfter(p, fault.RetryAfter)
+	retryAfter(p.headers, p.Status, fault.RetryAfter)
 	setChallenge(p, err)
 	if fault, ok := errors.AsType[*rangeError](err); ok {
 		p.headers.Set(headerContentRange, "bytes */"+strconv.FormatInt(fault.size, 10))
@@ -101,9 +101,10 @@ func sortedFields(fields []problem.Field) []problem.Field {
 	return out
 }
 
-func setRetryAfter(p *Problem, after time.Duration) {
+// retryAfter sets when a retry may succeed; statuses that always tell have a usual time.
+func retryAfter(header http.Header, status int, after time.Duration) {
 	if after <= 0 {
-		switch p.Status {
+		switch status {
 		case http.StatusServiceUnavailable:
 			after = retryUnavailable
 		case http.StatusTooManyRequests:
@@ -112,7 +113,7 @@ func setRetryAfter(p *Problem, after time.Duration) {
 			return
 		}
 	}
-	p.headers.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(after.Seconds())), 10))
+	header.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(after.Seconds())), 10))
 }
 
 func setChallenge(p *Problem, err error) {
@@ -147,12 +148,16 @@ func (e *edge) logCause(ctx context.Context, err error, fault *problem.Error, st
 // is cut instead, so that the client can't take it for a whole one.
 func (e *edge) refuse(c *gin.Context, err error) {
 	c.Abort()
+	if isKatara(c.Request.URL.Path) {
+		e.refuseKatara(c, err)
+		return
+	}
 	p := e.answer(c.Request.Context(), err)
 	if c.Writer.Written() {
 		panic(http.ErrAbortHandler)
 	}
 	header := c.Writer.Header()
-	for _, name := range []string{"Content-Length", headerETag, "Location", "Repr-Digest"} {
+	for _, name := range []string{headerLength, headerETag, headerLocation, headerReprDigest} {
 		header.Del(name)
 	}
 	maps.Copy(header, p.headers)
@@ -167,6 +172,9 @@ func (e *edge) refuse(c *gin.Context, err error) {
 func useOurErrors() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
 		if e := exchangeOf(ctx.Context()).edge; e != nil {
+			if isKatara(ctx.URL().Path) {
+				return e.envelope(ctx.Context(), errors.Join(append([]error{errors.New(msg)}, errs...)...))
+			}
 			return e.answer(ctx.Context(), humaFault(status, msg, errs))
 		}
 		return huma.NewError(status, msg, errs...)

@@ -132,7 +132,7 @@ func (e *edge) downloadResult(ctx context.Context, in *idInput) (*downloadOutput
 		defer func() { _ = reader.Close() }()
 		d.describe(out, part)
 		if out.Method() != http.MethodHead {
-			e.stream(ctx, humagin.Unwrap(out).Writer, job, reader)
+			e.stream(ctx, humagin.Unwrap(out).Writer, slog.String("job", job.ID.String()), reader)
 		}
 	}}, nil
 }
@@ -179,9 +179,9 @@ func (e *edge) resultFacts(job *store.Job) (results.Facts, error) {
 	return facts, nil
 }
 
-// stream copies the result to the client. The reader's error is the only proof of the content, and the status is on
+// stream copies a result, or what is, to the client. The reader's error is the only proof of the content, and the status is on
 // the wire by then: a stream that fails is cut, so that it can't be taken for a whole one.
-func (e *edge) stream(ctx context.Context, writer http.ResponseWriter, job *store.Job, reader io.Reader) {
+func (e *edge) stream(ctx context.Context, writer http.ResponseWriter, what slog.Attr, reader io.Reader) {
 	control := http.NewResponseController(writer)
 	buffer := make([]byte, downloadBuffer)
 	for {
@@ -197,8 +197,7 @@ func (e *edge) stream(ctx context.Context, writer http.ResponseWriter, job *stor
 			return
 		case err != nil:
 			e.log.LogAttrs(ctx, slog.LevelError, "download cut off",
-				slog.String("job", job.ID.String()),
-				slog.Any("error", resultCause(err)))
+				what, slog.Any("error", resultCause(err)))
 			panic(http.ErrAbortHandler)
 		}
 	}

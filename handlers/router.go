@@ -63,6 +63,9 @@ func New(opts Options) (http.Handler, error) {
 	e.mountJobCancel()
 	e.mountResults()
 	e.mountEvents()
+	if opts.Documents != nil {
+		e.mountKatara()
+	}
 	opts.Health.mount(engine, opts.Metrics)
 	if err := e.mountTenantReadiness(engine); err != nil {
 		return nil, fmt.Errorf("set up handlers: %w", err)

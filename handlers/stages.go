@@ -81,7 +81,7 @@ func (e *edge) lease(ctx huma.Context, next func(huma.Context)) {
 
 // noRoute answers paths that are no route, without asking for a token.
 func (e *edge) noRoute(c *gin.Context) {
-	e.refuse(c, problem.New(problem.NotFound, "there is no such route"))
+	e.refuse(c, routeFault(c.Request.URL.Path, problem.NotFound, "there is no such route"))
 }
 
 // noMethod answers methods that a route does not have; on the routes of the API only to authenticated callers.
@@ -98,5 +98,5 @@ func (e *edge) noMethod(c *gin.Context) {
 		slices.Sort(allow)
 		c.Header("Allow", strings.Join(allow, ", "))
 	}
-	e.refuse(c, problem.New(problem.MethodNotAllowed, "the route does not support this method"))
+	e.refuse(c, routeFault(c.Request.URL.Path, problem.MethodNotAllowed, "the route does not support this method"))
 }

@@ -17,7 +17,10 @@ handlers FuzzQuery
 handlers FuzzBody
 handlers FuzzPatch
 handlers FuzzParseRange
+handlers FuzzDecodeStrict
 auth FuzzParseBearer
 idempotency FuzzParseKey
 jobs FuzzParseRequest
+documents/weburl FuzzURL
+documents/weburl FuzzPrefix
 TARGETS

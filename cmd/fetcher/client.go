@@ -19,7 +19,7 @@ type apiClient struct {
 	http  *http.Client
 }
 
-// answerError is an error answer of the gateway.
+// answerError is an error answer of the gateway, in the form of either of its contracts.
 type answerError struct {
 	Status int    `json:"status"`
 	Code   string `json:"code"`
@@ -28,10 +28,23 @@ type answerError struct {
 		Location string `json:"location"`
 		Message  string `json:"message"`
 	} `json:"errors"`
+
+	Enveloped struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+		Param   string `json:"param"`
+	} `json:"error"`
 }
 
 func (p *answerError) Error() string {
 	var text strings.Builder
+	if e := p.Enveloped; e.Code != "" {
+		fmt.Fprintf(&text, "the gateway answered %d %s: %s", p.Status, e.Code, e.Message)
+		if e.Param != "" {
+			text.WriteString(" (" + e.Param + ")")
+		}
+		return text.String()
+	}
 	fmt.Fprintf(&text, "the gateway answered %d %s: %s", p.Status, p.Code, p.Detail)
 	for _, e := range p.Errors {
 		fmt.Fprintf(&text, "; %s: %s", e.Location, e.Message)

@@ -28,7 +28,7 @@ func newDemo() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run the main job end to end: connect, read the schema, extract, download, verify",
+		Short: "Run the main job end to end: connect, read the schema, extract, download, verify, fetch a document",
 		Long: "Runs against the development gateway of --data-dir if one is running there. Otherwise, or with --fresh,\n" +
 			"it starts one in a temporary directory and leaves nothing behind.",
 		Args: noArgs,
@@ -108,6 +108,7 @@ type demonstration struct {
 	api    *apiClient
 	info   embedded.DevFile
 	cfg    *config.Config
+	dir    layout
 	tenant embedded.DevTenant
 	steps  *steps
 
@@ -135,9 +136,9 @@ func runDemo(ctx context.Context, out io.Writer, dir layout) error {
 	}
 	acme := info.Tenants[0]
 	d := &demonstration{
-		api: &apiClient{info.API, acme.Tokens.Operator, http.DefaultClient}, info: info, cfg: cfg, tenant: acme, steps: newSteps(out),
+		api: &apiClient{info.API, acme.Tokens.Operator, http.DefaultClient}, info: info, cfg: cfg, dir: dir, tenant: acme, steps: newSteps(out),
 	}
-	for _, step := range []func(context.Context) error{d.connect, d.test, d.schema, d.submit, d.follow, d.download} {
+	for _, step := range []func(context.Context) error{d.connect, d.test, d.schema, d.submit, d.follow, d.download, d.fetchPage} {
 		if err := step(ctx); err != nil {
 			return err
 		}

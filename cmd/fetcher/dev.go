@@ -33,7 +33,7 @@ func newDev() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := announce(cmd.OutOrStdout(), opts.dataDir, gateway.info); err != nil {
+			if err := announce(cmd.OutOrStdout(), opts.dataDir, gateway); err != nil {
 				return errors.Join(err, gateway.stop(cmd.Context()))
 			}
 			return gateway.wait(cmd.Context())
@@ -66,7 +66,7 @@ func resetDev(ctx context.Context, dir layout) error {
 	if err != nil {
 		return fmt.Errorf("deleting the databases: %w", err)
 	}
-	for _, path := range []string{dir.identity(), dir.results(), dir.env(), dir.key()} {
+	for _, path := range []string{dir.identity(), dir.results(), dir.content(), dir.site(), dir.env(), dir.key()} {
 		if err = os.RemoveAll(path); err != nil {
 			return fmt.Errorf("deleting the data: %w", err)
 		}
@@ -81,6 +81,7 @@ Fetcher is ready.
   Documentation  {{.Info.API}}/swagger/docs
   Identity       {{.Info.Issuer}}
   Tenants        {{range $i, $t := .Info.Tenants}}{{if $i}}, {{end}}{{$t.ID}}{{end}}, each with a database of its own
+  Sample pages   {{.Site}}, below /docs
   Sample source  {{.Info.Sample.Type}} {{.Info.Sample.Host}}:{{.Info.Sample.Port}}/{{.Info.Sample.DatabaseName}} (credentials in {{.Dir}}/dev.json)
 
 Try it in another terminal:
@@ -94,12 +95,12 @@ Ready-made tokens for every role are in {{.Dir}}/dev.json. Ctrl-C stops everythi
 
 `))
 
-func announce(out io.Writer, dir string, info embedded.DevFile) error {
+func announce(out io.Writer, dir string, gateway *devGateway) error {
 	flag := ""
 	if dir != defaultDataDir {
 		flag = " --data-dir " + shellQuote(dir)
 	}
-	return banner.Execute(out, map[string]any{"Info": info, "Dir": dir, "Flag": flag, "Program": os.Args[0]})
+	return banner.Execute(out, map[string]any{"Info": gateway.info, "Site": gateway.site.Origin(), "Dir": dir, "Flag": flag, "Program": os.Args[0]})
 }
 
 func shellQuote(text string) string {

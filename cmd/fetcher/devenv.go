@@ -19,6 +19,8 @@ type layout string
 func (l layout) postgres() string { return filepath.Join(string(l), "postgres") }
 func (l layout) identity() string { return filepath.Join(string(l), "identity") }
 func (l layout) results() string  { return filepath.Join(string(l), "results") }
+func (l layout) content() string  { return filepath.Join(string(l), "content") }
+func (l layout) site() string     { return filepath.Join(string(l), "site") }
 func (l layout) key() string      { return filepath.Join(string(l), "master.key") }
 func (l layout) env() string      { return filepath.Join(string(l), "env") }
 

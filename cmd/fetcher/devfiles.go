@@ -29,7 +29,7 @@ func keepKey(path string) (string, error) {
 // writePrivate puts content at path, mode 0600. A reader sees the old file or the whole new one.
 func writePrivate(path, content string) error {
 	next := path + ".new"
-	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(next, []byte(content), 0o600); err != nil { // #nosec G703 -- below the data directory
 		return fmt.Errorf("writing %s: %w", filepath.Base(path), err)
 	}
 	if err := os.Rename(next, path); err != nil {

@@ -33,6 +33,7 @@ type devGateway struct {
 	log      *slog.Logger
 	postgres *embedded.Postgres
 	issuer   *embedded.Issuer
+	site     *embedded.Site
 	cancel   context.CancelFunc
 	done     chan error // one value when the service has ended
 }
@@ -97,6 +98,9 @@ func (g *devGateway) start(ctx context.Context) error {
 	if err = g.issuer.Start(ctx, ""); err != nil {
 		return fmt.Errorf("starting the identity service: %w", err)
 	}
+	if g.site, err = embedded.StartSite(ctx, g.dir.site()); err != nil {
+		return fmt.Errorf("starting the sample pages: %w", err)
+	}
 	cfg, err := g.configure(ctx, key)
 	if err != nil {
 		return err
@@ -157,6 +161,9 @@ func (g *devGateway) stop(ctx context.Context) error {
 	if g.cancel != nil {
 		g.cancel()
 		errs = append(errs, <-g.done)
+	}
+	if g.site != nil {
+		errs = append(errs, g.site.Stop(ctx))
 	}
 	if g.issuer != nil {
 		errs = append(errs, g.issuer.Stop(ctx))

@@ -35,13 +35,17 @@ func (g *devGateway) configure(ctx context.Context, key string) (*config.Config,
 	if err != nil {
 		return nil, err
 	}
+	content, err := fileURL(g.dir.content())
+	if err != nil {
+		return nil, err
+	}
 	const on = "true"
 	decided := map[string]string{
 		"DATABASE_URL": database.DSN(), "MULTI_TENANT_ENABLED": on,
 		"PLUGIN_AUTH_ENABLED": on, "PLUGIN_AUTH_ADDRESS": g.issuer.URL(),
 	}
 	shared := map[string]string{
-		"APP_ENC_KEY": key, "RESULTS_URL": results, "ALLOW_PRIVATE_HOSTS": "127.0.0.0/8,::1/128", "HEALTH_ADDRESS": "127.0.0.1:0",
+		"APP_ENC_KEY": key, "RESULTS_URL": results, "CONTENT_URL": content, "ALLOW_PRIVATE_HOSTS": "127.0.0.0/8,::1/128", "HEALTH_ADDRESS": "127.0.0.1:0",
 	}
 	if g.opts.disposable { // what is deleted at the stop must be ours, whatever the caller's environment names
 		maps.Copy(decided, shared)
@@ -53,11 +57,16 @@ func (g *devGateway) configure(ctx context.Context, key string) (*config.Config,
 	given := env.ToMap(os.Environ())
 	exported := merge(shared, given)
 	for name, value := range given { // a worker beside it must know them too
-		if strings.HasPrefix(name, "DATASOURCE_") {
+		if strings.HasPrefix(name, "DATASOURCE_") || strings.HasPrefix(name, "FETCH_") {
 			exported[name] = value
 		}
 	}
 	maps.Copy(exported, decided)
+	web, err := g.webSettings(given)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(exported, web)
 	if err = writeEnvFile(g.dir.env(), exported); err != nil {
 		return nil, err
 	}

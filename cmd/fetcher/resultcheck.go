@@ -45,7 +45,9 @@ type digests struct {
 	}
 }
 
-func newDigests(key []byte) *digests { return &digests{sha: sha256.New(), mac: hmac.New(sha256.New, key)} }
+func newDigests(key []byte) *digests {
+	return &digests{sha: sha256.New(), mac: hmac.New(sha256.New, key)}
+}
 
 // Write never fails.
 func (d *digests) Write(p []byte) (int, error) {

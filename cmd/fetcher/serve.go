@@ -64,7 +64,7 @@ func runService(ctx context.Context, cfg *config.Config, role config.Role, logs 
 	if err != nil {
 		return err
 	}
-	server, err := a.server(role, health) //nolint:contextcheck // requests bring their own
+	server, err := a.server(ctx, role, health)
 	if err != nil {
 		return err
 	}
@@ -83,16 +83,16 @@ func runService(ctx context.Context, cfg *config.Config, role config.Role, logs 
 }
 
 // server is the API for a manager, and the health endpoints alone for a worker.
-func (a *app) server(role config.Role, health *handlers.Health) (*handlers.Server, error) {
+func (a *app) server(ctx context.Context, role config.Role, health *handlers.Health) (*handlers.Server, error) {
 	s := a.cfg.Server
 	opts := handlers.ServerOptions{Health: health, Grace: s.ShutdownGrace, Logger: a.log}
 	var err error
 	if role&config.RoleManager == 0 {
 		opts.Address = s.HealthAddress
-		opts.Handler, err = handlers.NewHealthHandler(health, a.tel.Handler())
+		opts.Handler, err = handlers.NewHealthHandler(health, a.tel.Handler()) //nolint:contextcheck // requests bring their own
 	} else {
 		opts.Address, opts.TLSCert, opts.TLSKey, opts.DrainDelay = s.Address, s.TLSCert, s.TLSKey, s.DrainDelay.Duration()
-		opts.Handler, err = a.api(health)
+		opts.Handler, err = a.api(ctx, health)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("building the routes: %w", err)
@@ -104,7 +104,7 @@ func (a *app) server(role config.Role, health *handlers.Health) (*handlers.Serve
 	return server, nil
 }
 
-func (a *app) api(health *handlers.Health) (http.Handler, error) {
+func (a *app) api(ctx context.Context, health *handlers.Health) (http.Handler, error) {
 	queue, err := jobs.NewQueue(a.pool, a.log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the queue: %w", err)
@@ -117,9 +117,14 @@ func (a *app) api(health *handlers.Health) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the idempotency service: %w", err)
 	}
+	web, err := a.documents(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("starting the service of web documents: %w", err)
+	}
 	s := a.cfg.Server
-	return handlers.New(handlers.Options{
+	return handlers.New(handlers.Options{ //nolint:contextcheck // requests bring their own
 		Auth: a.gate, Tenants: a.router, Connections: a.conns, Jobs: service, Results: a.objects, Idempotency: once,
+		Documents: web, SessionCookie: a.cfg.Documents.SessionCookie, AllowedOrigins: a.cfg.Documents.AllowedOrigins,
 		Health: health, Metrics: a.tel.Handler(), Build: build(),
 		MaxBodyBytes: int64(s.MaxBodyBytes), StrictJSON: s.StrictJSON, MaxPageLimit: s.MaxPageLimit, MaxMonths: s.MaxDateRangeMonths,
 		JobLimits:      jobs.Limits{Datasources: a.cfg.Jobs.MaxDatasources, Tables: a.cfg.Jobs.MaxTables, Fields: a.cfg.Jobs.MaxFields, Conditions: a.cfg.Jobs.MaxConditions},
