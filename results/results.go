@@ -1,5 +1,5 @@
-// Package results owns object storage and the envelope of what is stored there: extraction results now, document
-// content later.
+// Package results owns object storage and the envelope of what is stored there: extraction results and document
+// content.
 //
 // It touches the bucket and derives keys from the key ring; it knows neither jobs nor databases. An object is an age v1
 // file encrypted to the tenant's own X25519 identity, with digests of its plaintext kept beside it (Facts) by the
@@ -16,7 +16,8 @@
 //     delivered exactly the bytes that were committed.
 //
 // So an object's key needs no attempt number in it: the rightful attempt reclaims, writes, and refers to the object in
-// a row that is guarded by the attempt.
+// a row that is guarded by the attempt. Document content goes without attempts: its key is made of its digest, so that
+// whoever wrote it wrote the same.
 package results
 
 import (

@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 	"documents/weburl":  {"dial"},
 	"documents/content": {"documents/weburl"},
 	"documents/fetch":   {"documents/weburl", "dial"},
-	"documents":         {"documents/weburl", "documents/fetch", "documents/content", "tenant", "results", "store", "dial", "problem"},
+	"documents":         {"documents/weburl", "documents/fetch", "documents/content", "tenant", "results", "store", "problem"},
 	"handlers":          {"auth", "tenant", "jobs", "documents", "connections", "idempotency", "results", "store", "source", "telemetry", "problem"},
 }
 
