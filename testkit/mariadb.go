@@ -199,7 +199,7 @@ func mariaFiles(tb testing.TB, data string, s *MySQLServer) ([]string, error) {
 		"--no-defaults", "--datadir=" + data, "--tmpdir=" + data, "--socket=" + in("s"), "--pid-file=" + in("pid"), "--init-file=" + in("first.sql"),
 		"--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=200", "--character-set-server=utf8mb4",
 		"--ssl-ca=" + in("ca.pem"), "--ssl-cert=" + in("cert.pem"), "--ssl-key=" + in("key.pem"),
-		"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--skip-sync-frm", "--skip-innodb-doublewrite", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M",
+		"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--debug-no-sync", "--skip-innodb-doublewrite", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M",
 		"--skip-log-bin", "--max-allowed-packet=64M", "--performance-schema=OFF",
 	}, mariaUser()), nil
 }

@@ -92,6 +92,9 @@ func (s *MySQLServer) Exec(tb testing.TB, statements ...string) {
 	}
 }
 
+// Try runs a statement as the server's administrator and returns what became of it.
+func (s *MySQLServer) Try(statement string) error { return s.exec(statement) }
+
 func (s *MySQLServer) exec(statements ...string) error {
 	return s.with(func(ctx context.Context, db *sql.DB) error {
 		for _, statement := range statements {

@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"store/control":     {"problem"},
 	"source":            {"dial", "problem"},
 	"source/form":       {},
+	"source/mongodb":    {"source", "source/form", "dial", "problem"},
 	"source/mysql":      {"source", "source/form", "dial", "problem"},
 	"source/postgres":   {"source", "source/form", "dial", "problem"},
 	"source/sqlserver":  {"source", "source/form", "dial", "problem"},

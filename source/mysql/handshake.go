@@ -2,8 +2,11 @@ package mysql
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
@@ -21,7 +24,7 @@ const (
 
 const (
 	protocolVersion = 10
-	greetingLimit   = 4096
+	packetLimit     = 16 << 10
 	tlsRequestSize  = 32
 	scrambleSize    = 8 // of the first part
 	scrambleRest    = 13
@@ -46,8 +49,7 @@ type handshake struct {
 	password string
 	plainEOF bool // rows end with a packet of the old kind
 
-	unread  []byte // for the driver, before anything else that the server says
-	left    int    // of the body of the server's packet
+	unread  []byte // of the server's packet, by the driver
 	begun   bool   // the driver has answered the greeting
 	shift   byte   // the packets that the driver doesn't know of; 0 once it has been let in
 	failure error  // why the connection can't be used: the driver keeps it to itself
@@ -56,21 +58,14 @@ type handshake struct {
 // greet reads the server's first packet and prepares it for the driver.
 func greet(conn net.Conn, a attempt) (*handshake, error) {
 	h := &handshake{Conn: conn}
-	var head [headerSize]byte
-	if _, err := io.ReadFull(conn, head[:]); err != nil {
+	if err := h.receive(); err != nil {
 		return nil, err
 	}
-	size := packetSize(head[:])
-	if size == 0 || size > greetingLimit {
-		return nil, errProtocol
-	}
-	h.unread = make([]byte, headerSize+size)
-	copy(h.unread, head[:])
 	body := h.unread[headerSize:]
-	if _, err := io.ReadFull(conn, body); err != nil {
-		return nil, err
-	}
 	if body[0] == headerError { // too many connections, and the like
+		if !wellFormed(body) {
+			return nil, errProtocol
+		}
 		return h, nil
 	}
 	capabilities, err := restrict(body)
@@ -108,30 +103,74 @@ func restrict(body []byte) (uint32, error) {
 	return capabilities, nil
 }
 
-// Read gives the driver what the server says.
+// receive reads the server's next packet.
+func (h *handshake) receive() error {
+	var head [headerSize]byte
+	if _, err := io.ReadFull(h.Conn, head[:]); err != nil {
+		return err
+	}
+	size := packetSize(head[:])
+	if size == 0 || size > packetLimit {
+		return errProtocol
+	}
+	h.unread = make([]byte, headerSize+size)
+	copy(h.unread, head[:])
+	_, err := io.ReadFull(h.Conn, h.unread[headerSize:])
+	return err
+}
+
+// Read gives the driver what the server says, if its parser is up to that.
 func (h *handshake) Read(b []byte) (int, error) {
-	if len(h.unread) == 0 && h.shift > 0 && h.left == 0 {
-		head := make([]byte, headerSize)
-		if _, err := io.ReadFull(h.Conn, head); err != nil {
+	if len(h.unread) == 0 {
+		if err := h.receive(); err != nil {
 			return 0, h.fail(err)
 		}
-		h.left = packetSize(head)
-		head[3] -= h.shift
-		h.unread = head
+		if !wellFormed(h.unread[headerSize:]) {
+			return 0, h.fail(errProtocol)
+		}
+		h.unread[3] -= h.shift
 	}
-	if len(h.unread) > 0 {
-		n := copy(b, h.unread)
-		h.unread = h.unread[n:]
-		return n, nil
+	n := copy(b, h.unread)
+	h.unread = h.unread[n:]
+	return n, nil
+}
+
+// wellFormed reports whether a packet that follows the greeting has everything that the driver takes for granted.
+func wellFormed(body []byte) bool {
+	const (
+		smallestOK      = 7
+		smallestError   = 4
+		smallestState   = 9
+		headerMore      = 1
+		wholeScramble   = 20
+		smallestMessage = 2 // more would be a key
+	)
+	switch body[0] {
+	case headerOK:
+		return len(body) >= smallestOK
+	case headerError:
+		return len(body) >= smallestState || (len(body) >= smallestError && body[3] != '#')
+	case headerEnd: // to another way to authenticate
+		name := bytes.IndexByte(body, 0)
+		return len(body) == 1 || (name > 0 && len(body)-name-1 >= wholeScramble)
+	case headerMore:
+		return len(body) <= smallestMessage || isKey(body[1:])
 	}
-	if h.shift > 0 && len(b) > h.left {
-		b = b[:h.left]
+	return false
+}
+
+// isKey reports whether text is a public key of the kind that passwords are encrypted with.
+func isKey(text []byte) bool {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return false
 	}
-	n, err := h.Conn.Read(b)
-	if h.shift > 0 {
-		h.left -= n
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return false
 	}
-	return n, h.fail(err)
+	_, ok := key.(*rsa.PublicKey)
+	return ok
 }
 
 // Write takes one packet from the driver.

@@ -71,6 +71,9 @@ type Backend struct {
 	// MaxColumns is the width of the widest table; 0: 1,500.
 	MaxColumns int
 
+	// NarrowRows is how many rows the memory test's narrow table has, where filling it takes long; 0: 200,000.
+	NarrowRows int
+
 	// Consistency is what Begin returns; empty: snapshot.
 	Consistency string
 

@@ -1,6 +1,7 @@
 package sourcetest
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"runtime/metrics"
@@ -27,7 +28,7 @@ func (b Backend) testMemory(t *testing.T) { //nolint:paralleltest // it looks at
 	}{
 		{"large values", LargeValues, 8, 15 << 20},
 		{"large for short tests", "", 8, 1 << 20},
-		{"narrow rows", "", 200_000, 20},
+		{"narrow rows", "", cmp.Or(b.NarrowRows, 200_000), 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if testing.Short() && c.rows*c.width > 10<<20 || testing.Short() && c.rows > 100_000 {
