@@ -16,6 +16,7 @@ type Unreadable struct {
 	Webhooks    int
 	Connections int // whose secrets are sealed under it
 	Results     int
+	Contents    int // of web documents
 	Unknown     int // tenants that could not be asked
 }
 
@@ -96,6 +97,7 @@ func (r *Rotator) missingTenant(ctx context.Context, id string, missing map[int]
 		if u := missing[use.Version]; u != nil {
 			u.Connections += use.Connections
 			u.Results += use.Results
+			u.Contents += use.Contents
 		}
 	}
 }

@@ -23,14 +23,15 @@ import (
 	"github.com/fetcherhq/fetcher/tenant"
 )
 
-// Rotator seals anew. All members are required.
+// Rotator seals anew. All members but Content are required.
 type Rotator struct {
 	Control *control.DB
 	Tenants interface {
 		AcquireSuspended(ctx context.Context, tenantID string) (*tenant.Lease, error)
 	}
-	Keys  *secret.Keyring
-	Store *results.Store
+	Keys    *secret.Keyring
+	Store   *results.Store
+	Content *results.Store // of web documents; nil: there are none
 
 	SingleTenant bool // object keys without the tenant
 }
@@ -41,6 +42,7 @@ type Counts struct {
 	Connections  int `json:"connections"`
 	Fingerprints int `json:"fingerprints"` // of requests with an Idempotency-Key
 	Results      int `json:"results"`
+	Contents     int `json:"contents"` // of web documents
 }
 
 const (
@@ -103,6 +105,8 @@ func (r *Rotator) Tenant(ctx context.Context, id string) (c Counts, err error) {
 	c.Fingerprints, failed = r.fingerprints(ctx, id)
 	err = errors.Join(err, failed)
 	c.Results, failed = r.results(ctx, id)
+	err = errors.Join(err, failed)
+	c.Contents, failed = r.contents(ctx, id)
 	return c, errors.Join(err, failed)
 }
 

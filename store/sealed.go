@@ -50,20 +50,38 @@ func (s Sealed) ReplaceFingerprint(ctx context.Context, old Fingerprint, sealed 
 	return result.RowsAffected == 1, mapped("replace fingerprint", result.Error)
 }
 
-// KeyUse is how much of a tenant's is sealed under a version of the key.
-type KeyUse struct {
-	Version              int
-	Connections, Results int
+// Blobs returns up to limit contents that are stored under another version of the key, in the order of their digests from
+// the one after the given digest on.
+func (s Sealed) Blobs(ctx context.Context, version int, after []byte, limit int) ([]Blob, error) {
+	found := []Blob{}
+	err := s.db.WithContext(ctx).Where("key_version <> ? AND sha256 > ?", version, after).Order("sha256").Limit(limit).Find(&found).Error
+	return found, mapped("list contents", err)
 }
 
-// KeyUse counts live connections and results that have not expired, by the version they are sealed under.
+// ReplaceBlob says where the content is stored now, and reports whether it still was where old says.
+func (s Sealed) ReplaceBlob(ctx context.Context, old, now Blob) (bool, error) {
+	result := s.db.WithContext(ctx).Model(&Blob{}).Where("sha256 = ? AND object_key = ?", old.SHA256, old.ObjectKey).
+		UpdateColumns(map[string]any{"object_key": now.ObjectKey, "hmac": now.HMAC, "key_version": now.KeyVersion})
+	return result.RowsAffected == 1, mapped("replace content", result.Error)
+}
+
+// KeyUse is how much of a tenant's is sealed under a version of the key.
+type KeyUse struct {
+	Version                        int
+	Connections, Results, Contents int
+}
+
+// KeyUse counts live connections, results that have not expired and contents of web documents, by the version they are
+// sealed under.
 func (s Sealed) KeyUse(ctx context.Context) ([]KeyUse, error) {
 	found := []KeyUse{}
 	err := s.db.WithContext(ctx).Raw(`
-		SELECT version, sum(connections)::int AS connections, sum(results)::int AS results FROM (
-		    SELECT key_version AS version, 1 AS connections, 0 AS results FROM connections WHERE deleted_at IS NULL
+		SELECT version, sum(connections)::int AS connections, sum(results)::int AS results, sum(contents)::int AS contents FROM (
+		    SELECT key_version AS version, 1 AS connections, 0 AS results, 0 AS contents FROM connections WHERE deleted_at IS NULL
 		    UNION ALL
-		    SELECT coalesce(result_sealed_version, result_key_version), 0, 1 FROM jobs WHERE result_path IS NOT NULL AND result_expires_at > now()) u
+		    SELECT key_version, 0, 0, 1 FROM content_blobs
+		    UNION ALL
+		    SELECT coalesce(result_sealed_version, result_key_version), 0, 1, 0 FROM jobs WHERE result_path IS NOT NULL AND result_expires_at > now()) u
 		GROUP BY version ORDER BY version`).Scan(&found).Error
 	return found, mapped("count key versions", err)
 }

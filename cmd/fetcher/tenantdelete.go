@@ -86,14 +86,32 @@ func purgeTenant(ctx context.Context, progress io.Writer, cfg *config.Config, ad
 	if !cfg.Results.URL.IsSet() {
 		return usageError{errors.New("RESULTS_URL is required: it says where the tenant's objects are")}
 	}
-	objects, err := results.Open(ctx, cfg.Results.URL.Reveal(), admin.Keys, results.Options{KeyPrefix: cfg.Results.KeyPrefix})
-	if err != nil {
-		return fmt.Errorf("opening RESULTS_URL: %w", err)
-	}
-	removed, err := objects.DeletePrefix(ctx, objects.Key(t.ID)+"/")
-	if err = errors.Join(err, objects.Close()); err != nil {
-		return fmt.Errorf("removing objects: %w", err)
+	removed := 0
+	for _, bucket := range []struct {
+		variable, prefix string
+		url              config.Secret
+	}{
+		{"RESULTS_URL", cfg.Results.KeyPrefix, cfg.Results.URL},
+		{"CONTENT_URL", "", cfg.Documents.ContentURL},
+	} {
+		if !bucket.url.IsSet() {
+			continue
+		}
+		n, err := purgeObjects(ctx, bucket.url, bucket.prefix, admin, t)
+		if err != nil {
+			return fmt.Errorf("removing objects of %s: %w", bucket.variable, err)
+		}
+		removed += n
 	}
 	fmt.Fprintf(progress, "%d objects removed\n", removed)
 	return admin.Purge(ctx, t.ID)
+}
+
+func purgeObjects(ctx context.Context, url config.Secret, prefix string, admin tenant.Admin, t control.Tenant) (n int, err error) {
+	objects, err := results.Open(ctx, url.Reveal(), admin.Keys, results.Options{KeyPrefix: prefix})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, objects.Close()) }()
+	return objects.DeletePrefix(ctx, objects.Key(t.ID)+"/")
 }
