@@ -25,6 +25,9 @@ import (
 // tests for MySQL run against besides their own.
 const MySQLDSN = "TEST_MYSQL_DSN"
 
+// loopback is where servers listen.
+const loopback = "127.0.0.1"
+
 const (
 	mariaStartTime = 2 * time.Minute
 	mariaPorts     = 5 // how many ports are tried: a free one may be taken before the server gets to it
@@ -82,7 +85,7 @@ func (s *sharedMariaDB) start(tb testing.TB) (*MySQLServer, error) {
 		if s.dir, s.err = newTempDir(); s.err != nil {
 			return
 		}
-		s.server = &MySQLServer{Host: "127.0.0.1", user: "admin", password: rand.Text(), Authority: NewAuthority(tb, "test authority")}
+		s.server = &MySQLServer{Host: loopback, user: "admin", password: rand.Text(), Authority: NewAuthority(tb, "test authority")}
 		s.kept, s.err = startMaria(tb, s.dir.path, s.server)
 	})
 	return s.server, s.err
@@ -197,7 +200,7 @@ func mariaFiles(tb testing.TB, data string, s *MySQLServer) ([]string, error) {
 	in := func(name string) string { return filepath.Join(data, name) }
 	return slices.Concat([]string{
 		"--no-defaults", "--datadir=" + data, "--tmpdir=" + data, "--socket=" + in("s"), "--pid-file=" + in("pid"), "--init-file=" + in("first.sql"),
-		"--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=200", "--character-set-server=utf8mb4",
+		"--bind-address=" + loopback, "--skip-name-resolve", "--max-connections=200", "--character-set-server=utf8mb4",
 		"--ssl-ca=" + in("ca.pem"), "--ssl-cert=" + in("cert.pem"), "--ssl-key=" + in("key.pem"),
 		"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--debug-no-sync", "--skip-innodb-doublewrite", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=8M",
 		"--skip-log-bin", "--max-allowed-packet=64M", "--performance-schema=OFF",
@@ -236,7 +239,7 @@ func keep(dir string, command []string, environment ...string) (*keptServer, err
 	arguments := append([]string{"-c", keeperScript, "sh", filepath.Join(dir, keptFile)}, command...)
 	k.keeper = exec.CommandContext(context.Background(), "/bin/sh", arguments...)
 	k.keeper.Dir = "/"
-	k.keeper.Env = append(environment, "PATH="+os.Getenv("PATH"), "TMPDIR="+dir, "LC_ALL=C", "TZ=UTC")
+	k.keeper.Env = slices.Concat(environment, []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "LC_ALL=C", "TZ=UTC"})
 	k.keeper.Stdout, k.keeper.Stderr = output, output
 	k.keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // spared by a Ctrl-C
 	if k.life, err = k.keeper.StdinPipe(); err != nil {

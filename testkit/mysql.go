@@ -21,6 +21,9 @@ type MySQLServer struct {
 	Port      int
 	Authority *Authority // that issued the server's certificate, for the name db.example; nil: it has none
 
+	// SecurePort is where a server that has no TLS at Port has it.
+	SecurePort int
+
 	user, password string
 	noPatterns     bool // rights are given for one database or all, not for those with names that begin alike
 }

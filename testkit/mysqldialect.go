@@ -15,7 +15,10 @@ import (
 // tests of this process share it; it is built when there is none yet, and starts with the first call.
 func MySQLDialect(tb testing.TB) *MySQLServer {
 	tb.Helper()
-	s, err := sharedDialect.start()
+	if testing.Short() {
+		tb.Skip("testkit: the server may have to be built first")
+	}
+	s, err := sharedDialect.start(tb)
 	if err != nil {
 		tb.Fatalf("testkit: MySQL dialect: %v", err)
 	}
@@ -34,7 +37,8 @@ type sharedMySQLDialect struct {
 // sharedDialect is a global for the same reason as shared.
 var sharedDialect sharedMySQLDialect
 
-func (s *sharedMySQLDialect) start() (*MySQLServer, error) {
+func (s *sharedMySQLDialect) start(tb testing.TB) (*MySQLServer, error) {
+	tb.Helper()
 	s.once.Do(func() {
 		var binary string
 		if binary, s.err = moduleBinary(context.Background(), "mysqlserver", "."); s.err != nil {
@@ -43,13 +47,19 @@ func (s *sharedMySQLDialect) start() (*MySQLServer, error) {
 		if s.dir, s.err = newTempDir(); s.err != nil {
 			return
 		}
-		s.server = &MySQLServer{Host: "127.0.0.1", user: "admin", password: rand.Text(), noPatterns: true}
+		s.server = &MySQLServer{Host: loopback, user: "admin", password: rand.Text(), noPatterns: true, Authority: NewAuthority(tb, "test authority")}
+		cert, key := s.server.Authority.Issue(tb, "db.example", "db.example")
 		for range mariaPorts {
 			if s.server.Port, s.err = freePort(); s.err != nil {
 				return
 			}
-			command := []string{binary, net.JoinHostPort(s.server.Host, strconv.Itoa(s.server.Port))}
-			s.kept, s.err = keep(s.dir.path, command, "ADMIN_USER="+s.server.user, "ADMIN_PASSWORD="+s.server.password)
+			if s.server.SecurePort, s.err = freePort(); s.err != nil {
+				return
+			}
+			command := []string{
+				binary, net.JoinHostPort(s.server.Host, strconv.Itoa(s.server.Port)), net.JoinHostPort(s.server.Host, strconv.Itoa(s.server.SecurePort)),
+			}
+			s.kept, s.err = keep(s.dir.path, command, "ADMIN_USER="+s.server.user, "ADMIN_PASSWORD="+s.server.password, "TLS_CERT="+cert, "TLS_KEY="+key)
 			if s.err != nil {
 				return
 			}

@@ -124,10 +124,9 @@ func classifyNetwork(err error, opening bool) (source.Category, bool) {
 	case errors.As(err, &network) && network.Timeout(), errors.Is(err, os.ErrDeadlineExceeded), mongo.IsTimeout(err),
 		errors.As(err, &selection):
 		return source.CategoryTimeout, true
-	case isBroken(err):
-		if opening {
-			return source.CategoryRefused, true
-		}
+	case opening && isClosed(err):
+		return source.CategoryRefused, true
+	case !opening && (isClosed(err) || mongo.IsNetworkError(err)):
 		return source.CategoryBroken, true
 	case errors.As(err, &login):
 		return source.CategoryAuth, false
@@ -145,12 +144,9 @@ func isAlert(err error) bool {
 	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
 }
 
-func isBroken(err error) bool {
-	var (
-		op         *net.OpError
-		connection topology.ConnectionError
-	)
+// isClosed reports whether the connection ended, whatever was said on it.
+func isClosed(err error) bool {
+	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || mongo.IsNetworkError(err) ||
-		errors.As(err, &op) || errors.As(err, &connection)
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &op)
 }

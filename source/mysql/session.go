@@ -127,17 +127,17 @@ func (s *session) begin(ctx context.Context) (consistency string, err error) {
 		"SET SESSION sql_mode = '', time_zone = '+00:00', sql_select_limit = 9223372036854775807, autocommit = 1",
 		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 	} {
-		if err := s.run(ctx, "set", sql); err != nil {
+		if err = s.run(ctx, "set", sql); err != nil {
 			return "", err
 		}
 	}
 	// Who reads slowly is not gone; and IS NULL finds nothing but nulls.
 	for _, sql := range []string{"SET SESSION net_write_timeout = 3600", "SET SESSION sql_auto_is_null = 0", "SET SESSION sql_big_selects = 1"} {
-		if err := s.optional(ctx, sql); err != nil {
+		if err = s.optional(ctx, sql); err != nil {
 			return "", err
 		}
 	}
-	if err := s.limit(ctx); err != nil {
+	if err = s.limit(ctx); err != nil {
 		return "", err
 	}
 	if err = s.run(ctx, "begin", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"); refused(err, syntaxError, unknownError) {

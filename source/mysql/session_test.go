@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +88,34 @@ func TestPlugins(t *testing.T) {
 	}
 }
 
+// TestHashedPasswords authenticates as MySQL 8 does by default: in full, which needs TLS, and by what the server has
+// remembered of that.
+func TestHashedPasswords(t *testing.T) {
+	t.Parallel()
+	server := testkit.MySQLDialect(t)
+	f := newFixtureOn(t, server)
+	user := f.Name + "_h"
+	server.Exec(t, "CREATE USER '"+user+"'@'%' IDENTIFIED WITH caching_sha2_password BY 'pässword'", "GRANT ALL ON *.* TO '"+user+"'@'%'")
+	t.Cleanup(func() { server.Exec(t, "DROP USER '"+user+"'@'%'") })
+	p := f.params()
+	p.Host, p.Port, p.User, p.Password = "db.example", server.SecurePort, user, "pässword"
+	p.TLS = source.TLS{Mode: "true", CA: server.Authority.PEM}
+	d := resolver{net.JoinHostPort(f.Host, strconv.Itoa(server.SecurePort))}
+	for range 2 {
+		s, err := New().Open(context.Background(), p, d)
+		if err != nil {
+			t.Fatal(sourcetest.Cause(err))
+		}
+		if err = s.Ping(context.Background()); err != nil {
+			t.Error(sourcetest.Cause(err))
+		}
+		_ = s.Close()
+	}
+	p.Password = "wrong"
+	_, err := New().Open(context.Background(), p, d)
+	sourcetest.WantError(t, err, source.CategoryAuth, false)
+}
+
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -114,9 +143,9 @@ func TestOpenFails(t *testing.T) {
 	} {
 		p := f.params()
 		c.change(&p)
-		_, err := New().Open(context.Background(), p, &net.Dialer{})
+		_, failed := New().Open(context.Background(), p, &net.Dialer{})
 		t.Log(name)
-		sourcetest.WantError(t, err, c.want, c.transient)
+		sourcetest.WantError(t, failed, c.want, c.transient)
 	}
 	guard, err := dial.NewGuard(dial.Policy{})
 	if err != nil {
@@ -202,4 +231,50 @@ func TestInputErrors(t *testing.T) {
 	s, catalog := newFixture(t, "CREATE TABLE l (v varchar(20) CHARACTER SET latin1)").begun()
 	q := sourcetest.Query(t, catalog, "l", []string{"v"}, source.Condition{Field: "v", Op: source.OpEq, Values: sourcetest.Values(`"列"`)})
 	sourcetest.WantError(t, s.Stream(context.Background(), q, func(source.Row) error { return nil }), source.CategoryInput, false)
+}
+
+// namesOnly is a guard that knows servers by name only, and counts the connections made.
+type namesOnly struct {
+	resolver
+
+	made *atomic.Int64
+}
+
+func (d namesOnly) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if !strings.HasPrefix(address, "db.example:") {
+		return nil, dial.ErrNotAllowed
+	}
+	d.made.Add(1)
+	return d.resolver.DialContext(ctx, network, address)
+}
+
+// TestCancelByName ends a statement over a second connection that the guard lets through by its name.
+func TestCancelByName(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "CREATE VIEW slow AS SELECT SLEEP(600) AS v")
+	database := newConformanceDatabase(f)
+	p := f.params()
+	p.Host = "db.example"
+	d := namesOnly{resolver{net.JoinHostPort(f.Host, portOf(f))}, new(atomic.Int64)}
+	s, err := New().Open(context.Background(), p, d)
+	if err != nil {
+		t.Fatal(sourcetest.Cause(err))
+	}
+	defer func() { _ = s.Close() }()
+	begin(t, s)
+	q := sourcetest.Query(t, sourcetest.Catalog(t, s, source.Scope{}), "slow", []string{"v"})
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stream(ctx, q, func(source.Row) error { return nil }) }()
+	for len(database.Running(t)) == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	cancel()
+	if err := <-stopped; !errors.Is(err, context.Canceled) {
+		t.Error(sourcetest.Cause(err))
+	}
+	_ = s.Close()
+	if n := d.made.Load(); n != 2 || len(database.Running(t)) > 0 {
+		t.Errorf("%d connections, %v", n, database.Running(t))
+	}
 }

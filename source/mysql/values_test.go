@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -164,11 +165,4 @@ func checkValues(t *testing.T, server *testkit.MySQLServer, has ...string) {
 	}
 }
 
-func runsOn(only string, has []string) bool {
-	for _, h := range has {
-		if only == h {
-			return true
-		}
-	}
-	return only == ""
-}
+func runsOn(only string, has []string) bool { return only == "" || slices.Contains(has, only) }

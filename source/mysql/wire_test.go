@@ -108,10 +108,10 @@ func TestLargeRows(t *testing.T) {
 				if len(dst) > 4*bufferSize {
 					t.Errorf("%d bytes at once", len(dst))
 				}
-				got := append(spilt, dst...)
+				spilt = append(spilt, dst...)
 				want := fmt.Sprintf(`"first""%s"null"%s""last"`, text, base64.StdEncoding.EncodeToString(text))
-				if string(got) != want {
-					t.Errorf("%d bytes of %d", len(got), len(want))
+				if string(spilt) != want {
+					t.Errorf("%d bytes of %d", len(spilt), len(want))
 				}
 				if err := r.end(); err != nil {
 					t.Fatal(err)

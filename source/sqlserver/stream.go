@@ -80,7 +80,11 @@ func (s *session) each(ctx context.Context, statement string, args []any, visit 
 	if err != nil {
 		return err
 	}
+	cancelled := false
 	defer func() {
+		if cancelled { // by the driver itself; it would do so again
+			return
+		}
 		if err != nil {
 			s.link.starve()
 			s.link.closeIn(closeGrace) // a server that does not let itself be cancelled
@@ -97,6 +101,7 @@ func (s *session) each(ctx context.Context, statement string, args []any, visit 
 			return nil
 		}
 		if err != nil {
+			cancelled = ctx.Err() != nil && errors.Is(err, ctx.Err())
 			return err
 		}
 		if err := visit(values); err != nil {
