@@ -52,16 +52,16 @@ func TestDelivered(t *testing.T) {
 		t.Errorf("body (-want +got):\n%s", diff)
 	}
 	h := got[0].header
-	if id := h.Get("webhook-id"); id != want["id"] {
+	if id := h.Get("Webhook-Id"); id != want["id"] {
 		t.Errorf("webhook-id %s", id)
 	}
 	key := must(base64.StdEncoding.DecodeString(strings.TrimPrefix(hookSecret, "whsec_")))
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(h.Get("webhook-id") + "." + h.Get("webhook-timestamp") + "." + got[0].body))
-	if sig := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); h.Get("webhook-signature") != sig {
-		t.Errorf("webhook-signature %s, want %s", h.Get("webhook-signature"), sig)
+	mac.Write([]byte(h.Get("Webhook-Id") + "." + h.Get("Webhook-Timestamp") + "." + got[0].body))
+	if sig := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); h.Get("Webhook-Signature") != sig {
+		t.Errorf("webhook-signature %s, want %s", h.Get("Webhook-Signature"), sig)
 	}
-	if h.Get("Content-Type") != "application/cloudevents+json; charset=utf-8" || h.Get("traceparent") == "" {
+	if h.Get("Content-Type") != "application/cloudevents+json; charset=utf-8" || h.Get("Traceparent") == "" {
 		t.Errorf("headers %v", h)
 	}
 	seen := map[string]string{}
@@ -105,7 +105,7 @@ func TestReceiverDownForAWhile(t *testing.T) {
 	p.eventually("all are published", func() bool { return p.count(acme, published) == n })
 	ids := map[string]int{}
 	for _, got := range r.requests() {
-		ids[got.header.Get("webhook-id")]++
+		ids[got.header.Get("Webhook-Id")]++
 	}
 	if len(ids) != n || len(b.messages()) != n+1 {
 		t.Errorf("ids %v, %d messages", ids, len(b.messages()))
@@ -160,7 +160,7 @@ func TestParkedAndReplayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.eventually("the replayed one is published", func() bool { return p.count(acme, published) == 2 })
-	if got := r.requests(); len(got) != 2 || got[1].header.Get("webhook-id") != "fetcher.job.failed."+job.String() {
+	if got := r.requests(); len(got) != 2 || got[1].header.Get("Webhook-Id") != "fetcher.job.failed."+job.String() {
 		t.Errorf("requests %+v", got)
 	}
 	if len(b.messages()) != 2 { // it had its copies long ago

@@ -154,7 +154,7 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 	d.loop.Wait()
 	d.rounds.Wait()
 	d.poster.close()
-	var errs []error
+	errs := make([]error, 0, len(d.opts.Transports))
 	for _, t := range d.opts.Transports {
 		errs = append(errs, t.Close(ctx))
 	}
@@ -228,7 +228,7 @@ func (d *Dispatcher) serve(ctx context.Context, m control.EventMark) (store.Rema
 			return store.Remaining{}, err
 		}
 	}
-	errs := make([]error, len(routes))
+	errs := make([]error, len(routes)+1)
 	var wg sync.WaitGroup
 	for i, r := range routes {
 		r.outbox, r.tenant, r.log = outbox, m.TenantID, d.opts.Logger.With(slog.String("tenant", m.TenantID), slog.String("transport", r.name))
@@ -239,7 +239,8 @@ func (d *Dispatcher) serve(ctx context.Context, m control.EventMark) (store.Rema
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	left, err := store.NewOutbox(lease.DB(settling)).Settle(settling, names)
-	return left, errors.Join(append(errs, err)...)
+	errs[len(routes)] = err
+	return left, errors.Join(errs...)
 }
 
 // routes are the ways a tenant's events take.

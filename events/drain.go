@@ -49,10 +49,10 @@ func (d *Dispatcher) drain(ctx context.Context, r route) error {
 
 // unlessEnded drops the errors that come of ctx having ended: the rest is for the next round.
 func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // send hands the deliveries over, several at once, and stops handing over when one failed for a reason that is not its
@@ -129,9 +129,9 @@ func (d *Dispatcher) note(ctx context.Context, r route, outcomes []outcome, fail
 		if ok {
 			reason = f.reason
 		}
-		parked, err := r.outbox.Failed(ctx, r.name, o.delivery.ID, reason, d.backoff(o.delivery.Attempts), d.opts.Patience)
-		if err != nil {
-			return false, err
+		parked, failed := r.outbox.Failed(ctx, r.name, o.delivery.ID, reason, d.backoff(o.delivery.Attempts), d.opts.Patience)
+		if failed != nil {
+			return false, failed
 		}
 		if ok && f.down {
 			down = f
@@ -141,7 +141,7 @@ func (d *Dispatcher) note(ctx context.Context, r route, outcomes []outcome, fail
 			slog.String("reason", reason), slog.Int("attempt", o.delivery.Attempts+1), slog.Bool("parked", parked))
 	}
 	if len(taken) > 0 {
-		if err := r.outbox.Delivered(ctx, r.name, taken); err != nil {
+		if err = r.outbox.Delivered(ctx, r.name, taken); err != nil {
 			return false, err
 		}
 		d.metrics.delivered(ctx, r.name, len(taken))

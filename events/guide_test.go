@@ -27,8 +27,8 @@ func TestGuide(t *testing.T) {
 		env        []string
 	}{
 		{"webhook", posted.body, []string{
-			"WEBHOOK_ID=" + posted.header.Get("webhook-id"), "WEBHOOK_TIMESTAMP=" + posted.header.Get("webhook-timestamp"),
-			"WEBHOOK_SIGNATURE=" + posted.header.Get("webhook-signature"), "WEBHOOK_SECRET=" + hookSecret,
+			"WEBHOOK_ID=" + posted.header.Get("Webhook-Id"), "WEBHOOK_TIMESTAMP=" + posted.header.Get("Webhook-Timestamp"),
+			"WEBHOOK_SIGNATURE=" + posted.header.Get("Webhook-Signature"), "WEBHOOK_SECRET=" + hookSecret,
 		}},
 		{"broker", string(sent.Data), []string{
 			"CE_ID=" + sent.ID, "CE_TIME=" + sent.Time, "SIGNATURE=" + sent.Signature,

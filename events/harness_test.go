@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -201,9 +202,7 @@ func newReceiver(t testing.TB) *receiver {
 		if r.status < 300 {
 			r.got = append(r.got, request{req.Header, string(body)})
 		}
-		for name, values := range r.header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), r.header)
 		w.WriteHeader(r.status)
 	}))
 	r.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -250,10 +249,9 @@ func (p *plant) hook(id string, r *receiver) {
 
 // broker is a transport that a test breaks and mends.
 type broker struct {
-	mu     sync.Mutex
-	err    error
-	taken  []events.Message
-	called chan struct{}
+	mu    sync.Mutex
+	err   error
+	taken []events.Message
 }
 
 func (*broker) Name() string { return "rabbit" }
@@ -275,10 +273,4 @@ func (b *broker) messages() []events.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]events.Message(nil), b.taken...)
-}
-
-func (b *broker) set(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.err = err
 }

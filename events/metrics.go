@@ -61,7 +61,7 @@ func Observe(m metric.Meter, db Backlogs) (stop func() error, err error) {
 		metric.WithDescription("Age of the oldest event that a transport has not taken yet."))
 	pending, err2 := m.Int64ObservableGauge("fetcher.outbox.pending", metric.WithDescription("Events that a transport has not taken yet."))
 	parked, err3 := m.Int64ObservableGauge("fetcher.outbox.parked", metric.WithDescription("Events that were given up and wait to be replayed."))
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err = errors.Join(err1, err2, err3); err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
 	registration, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {

@@ -77,7 +77,7 @@ func (p *poster) post(ctx context.Context, w Webhook, m *Message) error {
 	req.Header.Set("Webhook-Timestamp", timestamp)
 	req.Header.Set("Webhook-Signature", signature)
 	if m.Trace != "" {
-		req.Header.Set(headerTrace, m.Trace)
+		req.Header.Set("Traceparent", m.Trace)
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {

@@ -19,7 +19,7 @@ type Webhook struct {
 }
 
 const (
-	secretPrefix   = "whsec_" //nolint:gosec // marks a secret, is none
+	secretPrefix   = "whsec_"
 	secretBytes    = 32
 	minSecretBytes = 24
 	maxSecretBytes = 64
@@ -79,7 +79,7 @@ func webhookScope(tenantID string) secret.Scope {
 
 // SealWebhook seals a tenant's webhook as the control database keeps it.
 func SealWebhook(keys *secret.Keyring, tenantID string, w Webhook) ([]byte, error) {
-	text, err := json.Marshal(w)
+	text, err := json.Marshal(w) //nolint:gosec // to be sealed, secret and all
 	if err != nil {
 		return nil, fmt.Errorf("seal webhook: %w", err)
 	}

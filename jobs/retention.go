@@ -142,7 +142,7 @@ func (r *Retention) tenant(ctx context.Context, turn control.RetentionTurn) erro
 	if turn.Orphans {
 		steps = append(steps, r.orphans)
 	}
-	var errs []error
+	errs := make([]error, 0, len(steps))
 	for _, step := range steps {
 		errs = append(errs, step(ctx, turn.TenantID))
 	}

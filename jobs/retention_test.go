@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,7 +113,7 @@ func TestRetention(t *testing.T) {
 		}
 	}
 	for _, id := range old {
-		if err := p.rows(func(j store.Jobs) error { _, err := j.Find(t.Context(), id); return err }); err != store.ErrNoJob { //nolint:errorlint // as is
+		if err := p.rows(func(j store.Jobs) error { _, err := j.Find(t.Context(), id); return err }); !errors.Is(err, store.ErrNoJob) {
 			t.Errorf("old job: %v", err)
 		}
 		if ev := p.events(id); len(ev) != 0 {

@@ -30,7 +30,7 @@ func later(d time.Duration) disposition { return disposition{again: true, after:
 
 // Delays before an entry is looked at again although nothing is wrong with its job.
 const (
-	rowDelay         = time.Second     // its row is not there yet, at most
+	rowDelay         = time.Second // its row is not there yet, at most
 	rowDelayMin      = 10 * time.Millisecond
 	unavailableDelay = 2 * time.Second // a database of ours can't be used
 )

@@ -40,7 +40,7 @@ func (r *Rotator) Missing(ctx context.Context, tenants func(context.Context) ([]
 	if len(missing) == 0 {
 		return nil, nil
 	}
-	if err := r.missingRegistry(ctx, missing); err != nil {
+	if err = r.missingRegistry(ctx, missing); err != nil {
 		return nil, err
 	}
 	ids, err := tenants(ctx)

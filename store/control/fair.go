@@ -71,8 +71,8 @@ func (d *DB) PromoteAll(ctx context.Context) (int64, error) {
 }
 
 // takeLeaseWithin is TakeLease for a tenant that may run only so many jobs at once. ErrTenantFull: it does.
-func (d *DB) takeLeaseWithin(ctx context.Context, l Lease, ttl time.Duration) (taken bool, err error) {
-	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+func (d *DB) takeLeaseWithin(ctx context.Context, l Lease, ttl time.Duration) (taken bool, _ error) {
+	ended := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 3))`, l.TenantID); err != nil {
 			return err
 		}
@@ -88,10 +88,10 @@ func (d *DB) takeLeaseWithin(ctx context.Context, l Lease, ttl time.Duration) (t
 		taken = tag.RowsAffected() == 1
 		return err
 	})
-	if errors.Is(err, ErrTenantFull) {
-		return false, err
+	if errors.Is(ended, ErrTenantFull) {
+		return false, ended
 	}
-	return taken, pgerr.Wrap("take lease", err)
+	return taken, pgerr.Wrap("take lease", ended)
 }
 
 // HoldEntries puts off what waits of a tenant that is full, so that no worker takes one after the other in vain.
