@@ -54,7 +54,7 @@ func (s Retention) SealedUnder(ctx context.Context, ref ResultRef, version int) 
 func (s Retention) ForgetResult(ctx context.Context, ref ResultRef) error {
 	return mapped("forget result", s.db.WithContext(ctx).Exec(`
 		UPDATE jobs SET result_path = NULL, result_hmac = NULL, result_sha256 = NULL, result_size_bytes = NULL, result_row_count = NULL,
-		    result_key_version = NULL, result_sealed_version = NULL, result_tables = NULL,
+		    result_key_version = NULL, result_sealed_version = NULL, result_tables = NULL, result_manifest_bytes = NULL,
 		    result_expires_at = least(coalesce(result_expires_at, now()), now())
 		WHERE id = ? AND result_path = ?`, ref.JobID, ref.Path).Error)
 }
