@@ -58,7 +58,7 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // it looks at the memory 
 	for i := range q.Table.Columns {
 		q.Columns = append(q.Columns, &q.Table.Columns[i])
 	}
-	if _, err := s.Begin(context.Background(), time.Now().Add(10*time.Minute)); err != nil {
+	if _, err = s.Begin(context.Background(), time.Now().Add(10*time.Minute)); err != nil {
 		t.Fatal(sourcetest.Cause(err))
 	}
 	runtime.GC()
