@@ -17,7 +17,13 @@ var (
 
 	// errPlain refuses to go on without encryption where a listener sends us on to a port that has none.
 	errPlain = errors.New("connection would not be encrypted")
+
+	// errRedirects ends being sent from one address to the next.
+	errRedirects = errors.New("listeners redirect without end")
 )
+
+// maxDials is how many connections a session may take to find its server.
+const maxDials = 8
 
 // link opens the network connections of one session, through the guarded dialer, and knows them all, so that closing
 // leaves none. It is the driver's dialer. A listener may send us on to another address, which is judged like the first.
@@ -26,6 +32,7 @@ type link struct {
 	encrypted bool // nothing but TLS is sent
 
 	mu     sync.Mutex
+	dials  int
 	conns  []net.Conn
 	ended  bool
 	timer  *time.Timer // runs while everything is to be closed soon
@@ -36,6 +43,9 @@ type link struct {
 func (l *link) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if network != "tcp" {
 		return nil, errors.Join(dial.ErrNotAllowed, errNotTCP)
+	}
+	if l.count() > maxDials {
+		return nil, errRedirects
 	}
 	raw, err := l.dialer.DialContext(ctx, network, address)
 	if err != nil {
@@ -50,6 +60,13 @@ func (l *link) DialContext(ctx context.Context, network, address string) (net.Co
 	}
 	l.conns = append(l.conns, raw)
 	return &conn{Conn: raw, link: l, checked: !l.encrypted}, nil
+}
+
+func (l *link) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dials++
+	return l.dials
 }
 
 // conn is a connection whose failures the link remembers.
