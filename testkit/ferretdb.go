@@ -38,7 +38,11 @@ func buildFerret(ctx context.Context, module, target string, lock *os.File) erro
 	download := exec.CommandContext(ctx, "go", "mod", "download", "-C", module, "-json", ferretModule)
 	download.Env = append(os.Environ(), "GOWORK=off")
 	out, err := download.Output()
-	var found struct{ Dir, Version, Error string }
+	var found struct {
+		Dir     string `json:"Dir"`
+		Version string `json:"Version"`
+		Error   string `json:"Error"`
+	}
 	if parsed := json.Unmarshal(out, &found); err != nil || parsed != nil || found.Dir == "" {
 		return errors.Join(err, parsed, errors.New(found.Error))
 	}
@@ -69,6 +73,6 @@ func ferretCommand(binary, dir string, listen ...string) ([]string, error) {
 	return append([]string{
 		binary, "--handler=sqlite", "--sqlite-url=file:" + strings.TrimSuffix(data, "/") + "/?_pragma=synchronous(off)",
 		"--state-dir=-", "--telemetry=disable", "--debug-addr=-", "--log-level=ERROR",
-		"--test-enable-new-auth", "--setup-database=admin", "--setup-username=" + mongoUser,
+		"--test-enable-new-auth", "--setup-database=" + mongoAuth, "--setup-username=" + mongoUser,
 	}, listen...), nil
 }

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -56,12 +57,33 @@ func TestNothingOfS3IsLeft(t *testing.T) {
 	}
 }
 
+func TestNothingOfMongoDBIsLeft(t *testing.T) {
+	t.Parallel()
+	if _, err := ferretBinary(context.Background()); err != nil { // building may take longer than a child has
+		t.Fatal(err)
+	}
+	for _, name := range []string{"success", "panic", "killed"} {
+		tt := ways[name]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := runChild(t, "TestChildMongoDB", tt.mode, tt.limit, tt.kill)
+			eventually(t, "the server goes", func() bool {
+				conn, err := net.DialTimeout("tcp", address, time.Second)
+				if err == nil {
+					_ = conn.Close()
+				}
+				return errors.Is(err, syscall.ECONNREFUSED)
+			})
+		})
+	}
+}
+
 // runChild runs one test in a child process, has it end in the given way, sees its server and directory go, and
 // returns the server's address.
 func runChild(t *testing.T, test, mode, limit string, kill syscall.Signal) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.timeout="+limit)
-	cmd.Env = append(os.Environ(), childMode+"="+mode, DatabaseURL+"=", S3URL+"=")
+	cmd.Env = append(os.Environ(), childMode+"="+mode, DatabaseURL+"=", S3URL+"=", MongoDSN+"=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -38,6 +38,17 @@ func TestChildS3(t *testing.T) {
 	endBadly(t, mode)
 }
 
+// TestChildMongoDB is TestChild with FerretDB.
+func TestChildMongoDB(t *testing.T) {
+	mode := os.Getenv(childMode)
+	if mode == "" {
+		t.Skip("only in a child process")
+	}
+	s := MongoDB(t)
+	fmt.Printf("ready %d %s %s\n", s.kept.keeper.Process.Pid, s.dir.path, s.address())
+	endBadly(t, mode)
+}
+
 func endBadly(t *testing.T, mode string) {
 	t.Helper()
 	switch mode {

@@ -24,6 +24,7 @@ import (
 const MongoDSN = "TEST_MONGODB_DSN"
 
 const (
+	mongoAuth     = "admin" // the database that knows the user
 	mongoUser     = "fetcher"
 	mongoPorts    = 5
 	mongoPatience = time.Minute
@@ -84,8 +85,8 @@ func NewMongoDBTLS(tb testing.TB, t MongoTLS) *MongoServer {
 		return err
 	})
 	tb.Cleanup(func() {
-		if err := s.stop(); err != nil {
-			tb.Errorf("testkit: MongoDB: %v", err)
+		if failed := s.stop(); failed != nil {
+			tb.Errorf("testkit: MongoDB: %v", failed)
 		}
 	})
 	if err != nil {
@@ -171,7 +172,7 @@ func (s *MongoServer) answers() error {
 
 // startMongo starts FerretDB at a free port. What it returns is to be stopped, even with an error.
 func startMongo(listen func(address string) []string, answers func(*MongoServer) error) (*MongoServer, error) {
-	s := &MongoServer{Host: "127.0.0.1", User: mongoUser, Password: rand.Text(), Own: true, Options: map[string]string{"authSource": "admin"}}
+	s := &MongoServer{Host: loopback, User: mongoUser, Password: rand.Text(), Own: true, Options: map[string]string{"authSource": mongoAuth}}
 	binary, err := ferretBinary(context.Background())
 	if err != nil {
 		return s, err
@@ -245,7 +246,7 @@ func givenMongo(dsn string) (*MongoServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s can't be parsed", MongoDSN)
 	}
-	s := &MongoServer{Host: u.Hostname(), Port: 27017, User: u.User.Username(), Options: map[string]string{"authSource": "admin"}}
+	s := &MongoServer{Host: u.Hostname(), Port: 27017, User: u.User.Username(), Options: map[string]string{"authSource": mongoAuth}}
 	s.Password, _ = u.User.Password()
 	if u.Port() != "" {
 		s.Port, err = strconv.Atoi(u.Port())

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,8 @@ type MySQLServer struct {
 	SecurePort int
 
 	user, password string
-	noPatterns     bool // rights are given for one database or all, not for those with names that begin alike
+	noPatterns     bool        // rights are given for one database or all, not for those with names that begin alike
+	alone          *sync.Mutex // held by the only test that may use the server; nil: it takes many
 }
 
 // MySQLDatabase is a database of one test and the user who owns it, and every database whose name begins with its own.
@@ -38,9 +40,13 @@ type MySQLDatabase struct {
 }
 
 // CreateDatabase creates an empty database for tb, owned by a user of its own. Both are dropped when tb ends, whoever
-// is still connected.
+// is still connected. A server that is not up to several tests at once has the others wait here: call it once in each.
 func (s *MySQLServer) CreateDatabase(tb testing.TB) MySQLDatabase {
 	tb.Helper()
+	if s.alone != nil {
+		s.alone.Lock()
+		tb.Cleanup(s.alone.Unlock)
+	}
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // never fails
 	name := "test_" + hex.EncodeToString(id[:])

@@ -23,6 +23,7 @@ import (
 	"github.com/fetcherhq/fetcher/source"
 	"github.com/fetcherhq/fetcher/source/mongodb"
 	"github.com/fetcherhq/fetcher/source/mysql"
+	"github.com/fetcherhq/fetcher/source/oracle"
 	"github.com/fetcherhq/fetcher/source/postgres"
 	"github.com/fetcherhq/fetcher/source/sqlserver"
 	"github.com/fetcherhq/fetcher/store/control"
@@ -65,7 +66,7 @@ type app struct {
 
 // newApp connects the shared parts. The caller closes the app, also after an error.
 func newApp(ctx context.Context, cfg *config.Config, logs io.Writer) (*app, error) {
-	a := &app{cfg: cfg, drivers: source.Drivers{source.PostgreSQL: postgres.New(), source.MySQL: mysql.New(), source.MongoDB: mongodb.New(), source.SQLServer: sqlserver.New()}}
+	a := &app{cfg: cfg, drivers: source.Drivers{source.PostgreSQL: postgres.New(), source.MySQL: mysql.New(), source.MongoDB: mongodb.New(), source.SQLServer: sqlserver.New(), source.Oracle: oracle.New()}}
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error { return a.observe(ctx, logs) },
 		a.openKeys, a.openControl, a.openRouter, a.openSources, a.openResults,

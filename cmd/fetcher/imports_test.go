@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 	"source/form":       {},
 	"source/mongodb":    {"source", "source/form", "dial", "problem"},
 	"source/mysql":      {"source", "source/form", "dial", "problem"},
+	"source/oracle":     {"source", "source/form", "dial", "problem"},
 	"source/postgres":   {"source", "source/form", "dial", "problem"},
 	"source/sqlserver":  {"source", "source/form", "dial", "problem"},
 	"results":           {"secret", "problem"},

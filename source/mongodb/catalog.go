@@ -163,13 +163,13 @@ type sampler struct {
 // order that comes for free, so that of it only the first ones are read.
 func (s sampler) sample(ctx context.Context, size int) error {
 	if s.collection.kind == "view" {
-		_, err := s.take(ctx, bson.D{{Key: "find", Value: s.collection.name}, {Key: "limit", Value: size}})
+		_, err := s.take(ctx, bson.D{{Key: keyFind, Value: s.collection.name}, {Key: keyLimit, Value: size}})
 		return err
 	}
 	for _, order := range []int{1, -1} {
 		n, err := s.take(ctx, bson.D{
-			{Key: "find", Value: s.collection.name},
-			{Key: "sort", Value: bson.D{{Key: idField, Value: order}}}, {Key: "limit", Value: size},
+			{Key: keyFind, Value: s.collection.name},
+			{Key: "sort", Value: bson.D{{Key: idField, Value: order}}}, {Key: keyLimit, Value: size},
 		})
 		if err != nil || n < size {
 			return err
@@ -210,9 +210,9 @@ func (s sampler) probe(ctx context.Context, name string) error {
 	limited, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	_, err := s.read(limited, s.database, bson.D{
-		{Key: "find", Value: s.collection.name},
-		{Key: "filter", Value: bson.D{{Key: name, Value: bson.D{{Key: "$exists", Value: true}}}}},
-		{Key: "projection", Value: bson.D{{Key: path[0], Value: 1}}}, {Key: "limit", Value: probeLimit},
+		{Key: keyFind, Value: s.collection.name},
+		{Key: keyFilter, Value: bson.D{{Key: name, Value: bson.D{{Key: "$exists", Value: true}}}}},
+		{Key: keyProjection, Value: bson.D{{Key: path[0], Value: 1}}}, {Key: keyLimit, Value: probeLimit},
 	}, func(doc bson.Raw) (bool, error) { return true, s.tree.add(doc) })
 	if limited.Err() != nil && ctx.Err() == nil {
 		return nil

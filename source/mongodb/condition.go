@@ -25,7 +25,7 @@ func filterOf(where []source.Predicate) (bson.D, error) {
 	if len(all) == 0 {
 		return bson.D{}, nil
 	}
-	return bson.D{{Key: "$and", Value: all}}, nil
+	return bson.D{{Key: keyAnd, Value: all}}, nil
 }
 
 // field writes conditions on one field. A value in an array is not the field's value: they hold for the field itself.

@@ -99,8 +99,8 @@ func newConformanceDatabase(tb testing.TB) sourcetest.Database {
 			defer session.EndSession(ctx)
 			_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
 				all := bson.D{}
-				if _, err := db.Collection("torn_a").UpdateMany(ctx, all, bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: -1}}}}); err != nil {
-					return nil, err
+				if _, failed := db.Collection("torn_a").UpdateMany(ctx, all, bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: -1}}}}); failed != nil {
+					return nil, failed
 				}
 				return db.Collection("torn_b").UpdateMany(ctx, all, bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 10}}}})
 			})

@@ -39,10 +39,10 @@ func (s *session) read(
 	ctx context.Context, database string, command bson.D, visit func(bson.Raw) (more bool, err error),
 ) (*cursor, error) {
 	c := &cursor{session: s, database: database, sizes: batches{size: 1}}
-	if command[0].Key == "find" {
-		command = append(command, bson.E{Key: "batchSize", Value: 1}, bson.E{Key: "comment", Value: appName})
+	if command[0].Key == keyFind {
+		command = append(command, bson.E{Key: keyBatchSize, Value: 1}, bson.E{Key: "comment", Value: appName})
 	} else {
-		command = append(command, bson.E{Key: "cursor", Value: bson.D{{Key: "batchSize", Value: 1}}})
+		command = append(command, bson.E{Key: "cursor", Value: bson.D{{Key: keyBatchSize, Value: 1}}})
 	}
 	c.collection, _ = command[0].Value.(string)
 	if err := c.take(s.run(ctx, database, command)); err != nil {
@@ -127,7 +127,7 @@ func (c *cursor) more(ctx context.Context) (bson.Raw, error) {
 	ctx, cancel := undated(ctx)
 	defer cancel()
 	return c.session.run(ctx, c.database, bson.D{
-		{Key: "getMore", Value: c.id}, {Key: "collection", Value: c.collection}, {Key: "batchSize", Value: c.sizes.next()},
+		{Key: "getMore", Value: c.id}, {Key: "collection", Value: c.collection}, {Key: keyBatchSize, Value: c.sizes.next()},
 	})
 }
 

@@ -16,13 +16,13 @@ func (f plainField) name() string { return strings.Join(f.path, ".") }
 func (f plainField) arrays() []bson.D {
 	list := make([]bson.D, 0, len(f.path))
 	for i := range f.path {
-		list = append(list, bson.D{{Key: strings.Join(f.path[:i+1], "."), Value: bson.D{{Key: "$type", Value: kindArray.alias()}}}})
+		list = append(list, bson.D{{Key: strings.Join(f.path[:i+1], "."), Value: bson.D{{Key: keyType, Value: kindArray.alias()}}}})
 	}
 	return list
 }
 
 func (f plainField) with(condition any) bson.D {
-	return bson.D{{Key: "$and", Value: bson.A{bson.D{{Key: f.name(), Value: condition}}, neither(f.arrays()...)}}}
+	return bson.D{{Key: keyAnd, Value: bson.A{bson.D{{Key: f.name(), Value: condition}}, neither(f.arrays()...)}}}
 }
 
 func (f plainField) is(values bson.A) bson.D { return f.with(bson.D{{Key: "$in", Value: values}}) }
@@ -38,7 +38,7 @@ func (f plainField) within(s span) bson.D {
 		condition = append(condition, bson.E{Key: operator("$lte", "$lt", s.highOpen), Value: s.high})
 	}
 	if s.kinds != nil {
-		condition = append(condition, bson.E{Key: "$type", Value: aliases(s.kinds)})
+		condition = append(condition, bson.E{Key: keyType, Value: aliases(s.kinds)})
 	}
 	return f.with(condition)
 }
@@ -83,7 +83,7 @@ func (f oddField) expr(operator string, arguments ...any) bson.D {
 
 // typed holds for values of these types.
 func (f oddField) typed(kinds []kind) bson.D {
-	return f.expr("$in", bson.D{{Key: "$type", Value: f.get()}}, literal(aliases(kinds)))
+	return f.expr("$in", bson.D{{Key: keyType, Value: f.get()}}, literal(aliases(kinds)))
 }
 
 func (f oddField) is(values bson.A) bson.D { return f.expr("$in", f.get(), literal(values)) }
@@ -91,7 +91,7 @@ func (f oddField) is(values bson.A) bson.D { return f.expr("$in", f.get(), liter
 func (f oddField) matches(pattern bson.Regex) bson.D {
 	// Anything but text would be an error, in whatever order the server checks conditions.
 	text := bson.D{{Key: "$cond", Value: bson.A{
-		bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$type", Value: f.get()}}, kindString.alias()}}}, f.get(), nil,
+		bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: keyType, Value: f.get()}}, kindString.alias()}}}, f.get(), nil,
 	}}}
 	return bson.D{{Key: "$expr", Value: bson.D{{Key: "$regexMatch", Value: bson.D{
 		{Key: "input", Value: text}, {Key: "regex", Value: literal(pattern.Pattern)}, {Key: "options", Value: pattern.Options},
@@ -101,7 +101,7 @@ func (f oddField) matches(pattern bson.Regex) bson.D {
 func (f oddField) within(s span) bson.D {
 	kinds := s.kinds
 	if kinds == nil {
-		kinds = comparable(s)
+		kinds = comparableKinds(s)
 	}
 	all := bson.A{f.typed(kinds)}
 	if s.low != nil {
@@ -110,9 +110,9 @@ func (f oddField) within(s span) bson.D {
 	if s.high != nil {
 		all = append(all, f.expr(operator("$lte", "$lt", s.highOpen), f.get(), literal(s.high)))
 	}
-	return bson.D{{Key: "$and", Value: all}}
+	return bson.D{{Key: keyAnd, Value: all}}
 }
 
 func (f oddField) null() bson.D {
-	return f.expr("$in", bson.D{{Key: "$type", Value: f.get()}}, literal(bson.A{"missing", "null", "undefined"}))
+	return f.expr("$in", bson.D{{Key: keyType, Value: f.get()}}, literal(bson.A{"missing", "null", "undefined"}))
 }

@@ -3,6 +3,7 @@ package mongodb
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -38,6 +39,7 @@ func TestOpenFails(t *testing.T) {
 				return
 			}
 			_, _ = conn.Write([]byte("SSH-2.0-OpenSSH_9.2\r\n"))
+			_, _ = io.Copy(io.Discard, conn) // or closing would reset what is on its way
 			_ = conn.Close()
 		}
 	}()

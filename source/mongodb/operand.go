@@ -207,8 +207,8 @@ func uuidSpans(low, high bound) ([]span, error) {
 	return spans, nil
 }
 
-// comparable returns the types that values of a span can be compared with.
-func comparable(s span) []kind {
+// comparableKinds returns the types that values of a span can be compared with.
+func comparableKinds(s span) []kind {
 	v := s.low
 	if v == nil {
 		v = s.high

@@ -132,7 +132,7 @@ func text(v []byte) ([]byte, error) {
 func binaryOf(v []byte) (subtype byte, data []byte) {
 	const old = 0x02
 	subtype, data = v[lengthSize], v[lengthSize+1:]
-	if subtype == old && len(data) >= lengthSize && uint64(binary.LittleEndian.Uint32(data)) == uint64(len(data)-lengthSize) {
+	if subtype == old && len(data) >= lengthSize && int64(binary.LittleEndian.Uint32(data)) == int64(len(data)-lengthSize) {
 		data = data[lengthSize:]
 	}
 	return subtype, data

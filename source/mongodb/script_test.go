@@ -29,6 +29,7 @@ type script struct {
 
 	mu       sync.Mutex
 	answer   func(command string, doc bson.Raw) bson.D // nil: the default answer
+	raw      func(command string) bson.Raw             // if set and not nil for the command: the answer as it is, which is not noted
 	conns    map[net.Conn]bool
 	commands []bson.Raw // all but the handshakes'
 }
@@ -148,7 +149,10 @@ func (p *peer) step() error {
 		op = opReply
 	} else {
 		size := binary.LittleEndian.Uint32(body[5:])
-		reply, _ := bson.Marshal(p.reply(bson.Raw(body[5 : 5+size])))
+		reply := p.prepared(bson.Raw(body[5 : 5+size]))
+		if reply == nil {
+			reply, _ = bson.Marshal(p.reply(bson.Raw(body[5 : 5+size])))
+		}
 		out = append(make([]byte, 16+4+1), reply...)
 	}
 	binary.LittleEndian.PutUint32(out, uint32(len(out)))
@@ -192,6 +196,18 @@ func (p *peer) reply(doc bson.Raw) bson.D {
 	}
 }
 
+// prepared is the answer that is not made each time anew.
+func (p *peer) prepared(doc bson.Raw) bson.Raw {
+	if p.script.raw == nil {
+		return nil
+	}
+	first, err := doc.IndexErr(0)
+	if err != nil {
+		return nil
+	}
+	return p.script.raw(first.Key())
+}
+
 func (p *peer) greet(doc bson.Raw) bson.D {
 	hello := bson.D{
 		{Key: "helloOk", Value: true}, {Key: "isWritablePrimary", Value: true}, {Key: "maxBsonObjectSize", Value: 16 << 20},
@@ -218,7 +234,7 @@ func (p *peer) authenticate(doc bson.Raw) bson.D {
 
 // batch is the reply of a cursor.
 func batch(id int64, ns, name string, more bson.D, documents ...any) bson.D {
-	cursor := bson.D{{Key: "id", Value: id}, {Key: "ns", Value: ns}, {Key: name, Value: bson.A(documents)}}
+	cursor := bson.D{{Key: "id", Value: id}, {Key: "ns", Value: ns}, {Key: name, Value: append(bson.A{}, documents...)}}
 	return ok(bson.E{Key: "cursor", Value: append(cursor, more...)})
 }
 

@@ -62,8 +62,7 @@ func TestSnapshot(t *testing.T) {
 			t.Parallel()
 			answer := listing(c.more)
 			finds := 0
-			var server *script
-			server = newScript(t, nil, func(command string, doc bson.Raw) bson.D {
+			server := newScript(t, nil, func(command string, doc bson.Raw) bson.D {
 				if command == "find" && !doc.Lookup("readConcern").IsZero() {
 					if finds++; c.fails[finds] != 0 {
 						return failure(c.fails[finds])

@@ -58,7 +58,7 @@ func (s *session) in() string {
 
 // Ping asks for collections of an impossible name, which takes the right to see the database.
 func (s *session) Ping(ctx context.Context) error {
-	command := append(listCommand(), bson.E{Key: "filter", Value: bson.D{{Key: "name", Value: ""}}})
+	command := append(listCommand(), bson.E{Key: keyFilter, Value: bson.D{{Key: "name", Value: ""}}})
 	if _, err := s.run(ctx, s.in(), command); err != nil {
 		return s.failed(ctx, "ping", err, true)
 	}
@@ -121,25 +121,25 @@ func (s *session) limited(ctx context.Context) (context.Context, context.CancelF
 // fix takes the moment from a read, which also shows that the server allows such reads.
 func (s *session) fix(ctx context.Context) (string, error) {
 	if s.wire < snapshotWire {
-		s.concern = bson.D{{Key: "level", Value: "majority"}}
+		s.concern = bson.D{{Key: keyLevel, Value: "majority"}}
 		return consistencyMajority, nil
 	}
-	snapshot := bson.D{{Key: "level", Value: "snapshot"}}
+	level := bson.E{Key: keyLevel, Value: "snapshot"}
 	found, err := s.list(ctx, nil)
 	if err != nil {
 		return "", err
 	}
 	if len(found) == 0 { // nothing to read, so nothing to be torn
-		s.concern = snapshot
+		s.concern = bson.D{level}
 		return consistencySnapshot, nil
 	}
 	reply, err := s.run(ctx, s.in(), bson.D{
-		{Key: "find", Value: found[0].name},
-		{Key: "limit", Value: 1}, {Key: "singleBatch", Value: true}, {Key: "projection", Value: bson.D{{Key: "_id", Value: 1}}},
-		{Key: "readConcern", Value: snapshot},
+		{Key: keyFind, Value: found[0].name},
+		{Key: keyLimit, Value: 1}, {Key: "singleBatch", Value: true}, {Key: keyProjection, Value: bson.D{{Key: "_id", Value: 1}}},
+		{Key: keyConcern, Value: bson.D{level}},
 	})
 	if server := serverError(err); server != nil && refusesSnapshots(server.Code) {
-		s.concern = bson.D{{Key: "level", Value: "majority"}}
+		s.concern = bson.D{{Key: keyLevel, Value: "majority"}}
 		return consistencyMajority, nil
 	}
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *session) fix(ctx context.Context) (string, error) {
 	if !ok {
 		return "", errors.New("server did not tell the snapshot's time")
 	}
-	s.concern = append(snapshot, bson.E{Key: "atClusterTime", Value: bson.Timestamp{T: t, I: i}})
+	s.concern = bson.D{level, {Key: "atClusterTime", Value: bson.Timestamp{T: t, I: i}}}
 	return consistencySnapshot, nil
 }
 

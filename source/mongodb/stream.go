@@ -29,11 +29,11 @@ func (s *session) Stream(ctx context.Context, q source.Query, visit func(source.
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
 	cursor, err := s.read(ctx, q.Table.Schema, command, func(doc bson.Raw) (bool, error) {
-		if err := r.begin(doc); err != nil {
-			return false, err
+		if failed := r.begin(doc); failed != nil {
+			return false, failed
 		}
-		if err := visit(r); err != nil {
-			return false, &visitError{err: err}
+		if failed := visit(r); failed != nil {
+			return false, &visitError{err: failed}
 		}
 		return true, r.end()
 	})
@@ -70,9 +70,9 @@ func (s *session) findCommand(q source.Query) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	command := bson.D{{Key: "find", Value: q.Table.Base}, {Key: "filter", Value: filter}}
+	command := bson.D{{Key: keyFind, Value: q.Table.Base}, {Key: keyFilter, Value: filter}}
 	if projection := projectionOf(q); projection != nil {
-		command = append(command, bson.E{Key: "projection", Value: projection})
+		command = append(command, bson.E{Key: keyProjection, Value: projection})
 	}
 	return s.withConcern(command), nil
 }
@@ -81,7 +81,7 @@ func (s *session) withConcern(command bson.D) bson.D {
 	if len(s.concern) == 0 {
 		return command
 	}
-	return append(command, bson.E{Key: "readConcern", Value: s.concern})
+	return append(command, bson.E{Key: keyConcern, Value: s.concern})
 }
 
 // projectionOf names the top-level fields of q; nil where all are needed or one can't be named: the server takes dots

@@ -1,6 +1,7 @@
 package mongodb
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fetcherhq/fetcher/source"
@@ -140,7 +141,7 @@ func (t *tree) columns() []source.Column {
 
 func (n *node) appendNested(columns []source.Column, path []string, taken map[string]bool) []source.Column {
 	for _, c := range n.children {
-		p := append(path[:len(path):len(path)], c.name)
+		p := slices.Concat(path, []string{c.name})
 		column := c.column(p)
 		if !taken[column.Name] {
 			taken[column.Name] = true

@@ -22,49 +22,13 @@ const dateFraction = 3
 
 // alias is the server's name of a type.
 func (k kind) alias() string {
-	switch k {
-	case kindDouble:
-		return "double"
-	case kindString:
-		return "string"
-	case kindDocument:
-		return "object"
-	case kindArray:
-		return "array"
-	case kindBinary:
-		return "binData"
-	case kindUndefined:
-		return "undefined"
-	case kindObjectID:
-		return "objectId"
-	case kindBool:
-		return "bool"
-	case kindDate:
-		return "date"
-	case kindRegex:
-		return "regex"
-	case kindPointer:
-		return "dbPointer"
-	case kindCode:
-		return "javascript"
-	case kindSymbol:
-		return "symbol"
-	case kindScoped:
-		return "javascriptWithScope"
-	case kindInt32:
-		return "int"
-	case kindTimestamp:
-		return "timestamp"
-	case kindInt64:
-		return "long"
-	case kindDecimal:
-		return "decimal"
-	case kindMinKey:
-		return "minKey"
-	case kindMaxKey:
-		return "maxKey"
+	names := map[kind]string{
+		kindDouble: "double", kindString: "string", kindDocument: "object", kindArray: "array", kindBinary: "binData",
+		kindUndefined: "undefined", kindObjectID: "objectId", kindBool: "bool", kindDate: "date", kindNull: "null", kindRegex: "regex",
+		kindPointer: "dbPointer", kindCode: "javascript", kindSymbol: "symbol", kindScoped: "javascriptWithScope", kindInt32: "int",
+		kindTimestamp: "timestamp", kindInt64: "long", kindDecimal: "decimal", kindMinKey: "minKey", kindMaxKey: "maxKey",
 	}
-	return "null"
+	return names[k]
 }
 
 // column makes the column of a field at a path. Its type names all types that the sample has.

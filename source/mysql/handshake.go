@@ -52,6 +52,7 @@ type handshake struct {
 	unread  []byte // of the server's packet, by the driver
 	begun   bool   // the driver has answered the greeting
 	shift   byte   // the packets that the driver doesn't know of; 0 once it has been let in
+	heard   bool   // the server has said something over TLS
 	failure error  // why the connection can't be used: the driver keeps it to itself
 }
 
@@ -129,6 +130,7 @@ func (h *handshake) Read(b []byte) (int, error) {
 			return 0, h.fail(errProtocol)
 		}
 		h.unread[3] -= h.shift
+		h.heard = h.shift > 0
 	}
 	n := copy(b, h.unread)
 	h.unread = h.unread[n:]
@@ -224,8 +226,12 @@ func (h *handshake) encrypt(answer []byte) error {
 	return nil
 }
 
-// fail remembers the first failure.
+// fail remembers the first failure. In TLS 1.3 a client's certificate is refused only after the handshake, and the
+// refusal may be lost when the server hangs up over what we have sent meanwhile.
 func (h *handshake) fail(err error) error {
+	if err != nil && h.shift > 0 && !h.heard && h.tls.GetClientCertificate != nil && isBroken(err) {
+		err = &tlsError{err: err}
+	}
 	if h.failure == nil {
 		h.failure = err
 	}
