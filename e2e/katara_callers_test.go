@@ -138,8 +138,7 @@ func testKataraCookie(t *testing.T, s *kataraSuite) {
 	browser.fails(t, "authentication_required", "", get(source).header(twice, "session="+s.Tenant("acme").Tokens["admin"]))
 	s.admin().asNobody().fails(t, "FET-0006", get(managed, cookie...)) // the other contract knows no cookie
 
-	other := s.manager(t, "SESSION_COOKIE_NAME=sid")
-	token := other.token
+	other, token := s.odd, s.freshToken(t, "acme")
 	other.token = ""
 	other.succeeds(t, http.StatusOK, get("/katara/v1/session").header("Cookie", "sid="+token))
 	other.fails(t, "authentication_required", "", get("/katara/v1/session").header(cookie...))
@@ -156,7 +155,7 @@ func (c caller) asNobody() caller {
 func testKataraOrder(t *testing.T, s *kataraSuite) {
 	environment := s.environment(t)
 	source := s.source(t, environment, s.web.Base())
-	noContent := s.manager(t, "CONTENT_URL=", "ALLOWED_ORIGINS="+pages)
+	noContent := s.bare
 	viewer, operator := s.Tenant("acme").Tokens["viewer"], s.Tenant("acme").Tokens["operator"]
 	stranger := s.Token(t, "--tenant", "nobody")
 	withContent := s.agent(t, "admin")
@@ -199,7 +198,7 @@ func testKataraOrder(t *testing.T, s *kataraSuite) {
 func testKataraPeople(t *testing.T, s *kataraSuite) {
 	stale, fresh := s.agent(t, "admin"), s.agent(t, "admin")
 	stale.token = s.Token(t, "--tenant", "acme", "--auth-time", "-16m")
-	fresh.token = s.Token(t, "--tenant", "acme", "--auth-time", "-13m")
+	fresh.token = s.Token(t, "--tenant", "acme", "--auth-time", "-10m")
 	future := s.agent(t, "admin")
 	future.token = s.Token(t, "--tenant", "acme", "--auth-time", "1h")
 	machine := s.agent(t, "machine")
@@ -271,7 +270,8 @@ func testKataraTenants(t *testing.T, s *kataraSuite) {
 func testKataraSettings(t *testing.T, s *kataraSuite) {
 	environment := s.environment(t)
 	source := s.source(t, environment, s.web.Base())
-	off := s.manager(t, "CONTENT_URL=")
+	off := s.bare
+	off.token = s.freshToken(t, "acme")
 	for _, op := range kataraOperations() {
 		needs := op.id == "sync-source" || strings.Contains(op.path, "/objects/")
 		r := op.of(bodyOf(t, s, op), s.org, nil)
@@ -285,17 +285,12 @@ func testKataraSettings(t *testing.T, s *kataraSuite) {
 	anonymous.token = ""
 	anonymous.fails(t, "authentication_required", "", post(source+"/sync", "{}"))
 
-	ports := s.manager(t, "FETCH_ALLOWED_PORTS=443")
-	ports.fails(t, "invalid_request", "origin", post(environment+"/sources", text(t, object{"name": "x", "origin": s.web.Base(), "path_prefix": "/docs"})))
-	ports.succeeds(t, http.StatusCreated, post(environment+"/sources", text(t, object{"name": "x", "origin": "https://" + webtest.Host, "path_prefix": "/docs"})))
+	off.fails(t, "invalid_request", "origin", post(environment+"/sources", text(t, object{"name": "x", "origin": s.web.Base(), "path_prefix": "/docs"})))
+	off.succeeds(t, http.StatusCreated, post(environment+"/sources", text(t, object{"name": "x", "origin": "https://" + webtest.Host, "path_prefix": "/docs"})))
 
-	public := s.manager(t, "ALLOW_PRIVATE_HOSTS=10.0.0.0/8")
-	public.fails(t, "destination_refused", "", fetching(t, source, s.web.URL("/docs/page")))
-
-	slow := s.manager(t, "FETCH_RATE_PER_MINUTE=1")
-	own, org := s.newTenant(t, "katara_slow")
-	slow.token = own.token
-	theirs := s.sourceOf(t, own, s.environmentOf(t, own, org), s.web.Base())
-	slow.succeeds(t, http.StatusOK, fetching(t, theirs, s.web.URL("/docs/page")))
-	slow.fails(t, "rate_limited", "", fetching(t, theirs, s.web.URL("/docs/page")))
+	odd, org := s.newTenant(t, "katara_odd")
+	theirs := s.sourceOf(t, odd, s.environmentOf(t, odd, org), s.web.Base())
+	odd.base = s.odd.base
+	odd.fails(t, "destination_refused", "", fetching(t, theirs, s.web.URL("/docs/page")))
+	odd.fails(t, "rate_limited", "", fetching(t, theirs, s.web.URL("/docs/page")))
 }

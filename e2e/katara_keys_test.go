@@ -127,11 +127,11 @@ func testKataraOneEffect(t *testing.T, s *kataraSuite) {
 // testKataraKill kills a process in the middle of a fetch. A retry meets the dead attempt's lease, and takes over once
 // that has ended.
 func testKataraKill(t *testing.T, s *kataraSuite) {
-	operator := s.agent(t, "operator")
-	source := s.source(t, s.environment(t), s.web.Base())
+	admin, org := s.newTenant(t, "katara_kill") // whose slots nobody else needs
+	source := s.sourceOf(t, admin, s.environmentOf(t, admin, org), s.web.Base())
 	url, arrived, release := s.hanging(t)
 	process, address := launchProcess(t, "manager", s.Env(t)...)
-	doomed := agent{suite: s, base: address, token: operator.token}
+	doomed := agent{suite: s, base: address, token: admin.token}
 	r := fetching(t, source, url)
 	answers := doomed.sending(t, r)
 	await(t, arrived)
@@ -140,28 +140,28 @@ func testKataraKill(t *testing.T, s *kataraSuite) {
 		t.Error("the killed process answered")
 	}
 	release()
-	v := operator.fails(t, "idempotency_in_progress", "", r)
+	v := admin.fails(t, "idempotency_in_progress", "", r)
 	fetch := source + "/fetches/" + v.OperationID
 	status := func() string {
 		var f struct{ Status string }
-		operator.succeeds(t, http.StatusOK, get(fetch)).Decode(t, &f)
+		admin.succeeds(t, http.StatusOK, get(fetch)).Decode(t, &f)
 		return f.Status
 	}
 	if got := status(); got != "running" {
 		t.Errorf("the dead attempt is %s", got)
 	}
 	// The time until the lease ends passes at once.
-	s.superuser(t, "fetcher_acme", "UPDATE mutation_keys SET lease_until = now() WHERE operation_id = $1", v.OperationID)
-	s.superuser(t, "fetcher_acme", "UPDATE fetches SET lease_until = now() WHERE id = $1", v.OperationID)
+	s.superuser(t, "katara_kill", "UPDATE mutation_keys SET lease_until = now() WHERE operation_id = $1", v.OperationID)
+	s.superuser(t, "katara_kill", "UPDATE fetches SET lease_until = now() WHERE id = $1", v.OperationID)
 	var page synced
-	operator.succeeds(t, http.StatusOK, r).Decode(t, &page)
+	admin.succeeds(t, http.StatusOK, r).Decode(t, &page)
 	if page.Content.Version != 1 || !page.Changed || page.FetchID == v.OperationID {
 		t.Errorf("the second attempt: %+v", page)
 	}
 	if got := status(); got != "failed" {
 		t.Errorf("the dead attempt is %s", got)
 	}
-	if again := operator.succeeds(t, http.StatusOK, r); again.Header.Get("Idempotent-Replayed") != "true" {
+	if again := admin.succeeds(t, http.StatusOK, r); again.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("the third request: %v", again.Header)
 	}
 }

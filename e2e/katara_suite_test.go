@@ -29,6 +29,9 @@ type kataraSuite struct {
 	raw *webtest.Raw // promises more bytes than it sends
 	dns *webtest.DNS
 
+	bare agent // acme's administrator at a process without a content store, for port 443 only
+	odd  agent // and at one with another cookie, other private hosts and a fetch a minute
+
 	stalled string // an origin that never shakes hands
 	org     string // of acme
 }
@@ -52,6 +55,8 @@ func startKatara(t *testing.T) *kataraSuite {
 	s.org = s.Tenant("acme").OrgID
 	s.stalled = "https://stalled." + webtest.Host + ":" + strconv.Itoa(stalled.Port())
 	s.web.Page("/docs/page", "text/plain", "a page")
+	s.bare = s.manager(t, "CONTENT_URL=", "ALLOWED_ORIGINS="+pages, "FETCH_ALLOWED_PORTS=443")
+	s.odd = s.manager(t, "SESSION_COOKIE_NAME=sid", "ALLOW_PRIVATE_HOSTS=10.0.0.0/8", "FETCH_RATE_PER_MINUTE=1")
 	return s
 }
 
@@ -75,7 +80,8 @@ func (s *kataraSuite) freshToken(t *testing.T, tenant string) string {
 // newTenant registers a tenant with an empty database and returns its administrator and its organisation.
 func (s *kataraSuite) newTenant(t *testing.T, id string) (admin agent, org string) {
 	t.Helper()
-	admin = agent{suite: s, base: s.Info.API, token: s.tenant(t, id).token}
+	s.tenant(t, id)
+	admin = agent{suite: s, base: s.Info.API, token: s.freshToken(t, id)}
 	var session struct {
 		OrgID string `json:"org_id"`
 	}

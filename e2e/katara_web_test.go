@@ -19,9 +19,9 @@ import (
 // testKataraRefusals raises the codes about URLs, destinations, origins' answers and their content, and looks whether
 // those that are kept for their key are, and the others aren't.
 func testKataraRefusals(t *testing.T, s *kataraSuite) {
-	operator := s.agent(t, "operator")
-	environment := s.environment(t)
-	source := s.source(t, environment, s.web.Base())
+	admin, org := s.newTenant(t, "katara_refusals") // a tenant's fetches at once are few
+	environment := s.environmentOf(t, admin, org)
+	source := s.sourceOf(t, admin, environment, s.web.Base())
 	at := func(change func(path string)) string {
 		path, url := s.page()
 		change(path)
@@ -35,7 +35,7 @@ func testKataraRefusals(t *testing.T, s *kataraSuite) {
 			s.web.Status(path, status, http.Header{"Location": {"https://secret.example.com/canary-location"}})
 		})
 	}
-	of := func(origin string) string { return s.source(t, environment, origin) }
+	of := func(origin string) string { return s.sourceOf(t, admin, environment, origin) }
 	host := fmt.Sprintf("https://metadata.%s:%d", webtest.Host, s.web.Port())
 	unknown := fmt.Sprintf("https://unknown.%s:%d", webtest.Host, s.web.Port())
 	raw := strings.TrimSuffix(s.raw.URL("/"), "/")
@@ -62,14 +62,14 @@ func testKataraRefusals(t *testing.T, s *kataraSuite) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := fetching(t, tc.source, tc.url)
-			first := operator.fails(t, tc.code, "", r)
+			first := admin.fails(t, tc.code, "", r)
 			if got := valueOf(first.UpstreamStatus); got != tc.upstream {
 				t.Errorf("upstream_status %d, want %d", got, tc.upstream)
 			}
 			if (first.SnapshotRef != "") != (tc.code == "url_not_approved") {
 				t.Errorf("snapshot_ref %q", first.SnapshotRef)
 			}
-			answer := operator.do(t, r)
+			answer := admin.do(t, r)
 			again, _ := opened(answer)
 			if replayed := answer.Header.Get("Idempotent-Replayed") == "true"; replayed != tc.kept {
 				t.Errorf("replayed: %v, want %v", replayed, tc.kept)
