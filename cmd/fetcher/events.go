@@ -56,7 +56,7 @@ func newEventsReplay() *cobra.Command {
 }
 
 func (r *replay) validate() error {
-	if r.output != "table" && r.output != "json" {
+	if r.output != "table" && r.output != outputJSON {
 		return errors.New("--output must be table or json")
 	}
 	if r.tenant != "" {
@@ -130,7 +130,7 @@ func (r *replay) one(ctx context.Context, db *control.DB, router *tenant.Router,
 }
 
 func printParked(w io.Writer, output string, views []parkedView) error {
-	if output == "json" {
+	if output == outputJSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		return enc.Encode(views)

@@ -18,6 +18,9 @@ import (
 	"github.com/fetcherhq/fetcher/tenant"
 )
 
+// outputJSON is the value of --output for programs.
+const outputJSON = "json"
+
 func newTenant() *cobra.Command {
 	var output string
 	cmd := group("tenant", "Manage the tenant registry", newTenantCreate(&output), newTenantList(&output),
@@ -27,7 +30,7 @@ func newTenant() *cobra.Command {
 		newTenantSetDSN(&output), newTenantWebhook(&output),
 	)
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if output != "table" && output != "json" {
+		if output != "table" && output != outputJSON {
 			return usageError{errors.New("--output must be table or json")}
 		}
 		return nil
@@ -165,7 +168,7 @@ func printTenants(w io.Writer, output string, tenants ...control.Tenant) error {
 			t.ID, t.Name, string(t.Status), tenant.OrgID(t.ID).String(), t.MaxConns, t.Revision, t.CreatedAt.UTC(), t.UpdatedAt.UTC(),
 		}
 	}
-	if output == "json" {
+	if output == outputJSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		return enc.Encode(views)
