@@ -31,6 +31,12 @@ func (c *Config) checkEvents(k *checker) {
 	k.require(!schemes[schemeRabbit] || e.RabbitURL.IsSet(), "RABBIT_SERVER_URL", "is required when EVENTS_URL has rabbit://")
 	k.require(!schemes[schemeNATS] || e.NATSURL.IsSet(), "NATS_SERVER_URL", "is required when EVENTS_URL has nats://")
 	k.require(!schemes[schemeKafka] || len(e.KafkaBrokers) > 0, "KAFKA_BROKERS", "is required when EVENTS_URL has kafka://")
+	c.checkBrokers(k)
+	c.checkWebhook(k)
+}
+
+func (c *Config) checkBrokers(k *checker) {
+	e := c.Events
 	if e.RabbitURL.IsSet() {
 		k.require(hasScheme(e.RabbitURL.Reveal(), "amqp", "amqps"), "RABBIT_SERVER_URL", "must be an amqp:// or amqps:// URL")
 	}
@@ -45,7 +51,6 @@ func (c *Config) checkEvents(k *checker) {
 	k.require(known, "KAFKA_SASL_MECHANISM", "must be plain, scram-sha-256 or scram-sha-512")
 	k.require(!known || e.KafkaMechanism == "" || e.KafkaUser != "" && e.KafkaPassword.IsSet(), "KAFKA_USERNAME",
 		"and KAFKA_PASSWORD are required when KAFKA_SASL_MECHANISM is set")
-	c.checkWebhook(k)
 }
 
 func (c *Config) checkWebhook(k *checker) {

@@ -36,7 +36,7 @@ func newHooks(t *testing.T) *hooks {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.status == http.StatusOK {
-			h.bodies[r.Header.Get("webhook-id")] = string(body)
+			h.bodies[r.Header.Get("Webhook-Id")] = string(body)
 		}
 		w.WriteHeader(h.status)
 	}))
@@ -176,7 +176,7 @@ func rotateKeys(t *testing.T, d *blackbox.Dev, env []string, c blackbox.Client, 
 func awaitReady(t *testing.T, base string) {
 	t.Helper()
 	for end := time.Now().Add(blackbox.StartTimeout); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
-		resp, err := http.Get(base + "/readyz") //nolint:noctx // a test
+		resp, err := http.Get(base + "/readyz")
 		if err != nil {
 			continue
 		}

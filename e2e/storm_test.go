@@ -193,7 +193,7 @@ func (s *storm) launch(i int) *blackbox.Process {
 func (s *storm) ready(address string) {
 	s.t.Helper()
 	s.eventually("a manager is ready", func() bool {
-		resp, err := http.Get("http://" + address + "/readyz") //nolint:noctx // a test
+		resp, err := http.Get("http://" + address + "/readyz")
 		if err != nil {
 			return false
 		}
@@ -226,7 +226,7 @@ func (s *storm) kill() (stop func() int) {
 				return
 			case <-time.After(2 * time.Second):
 			}
-			i := rand.IntN(len(s.processes)) //nolint:gosec // no secret
+			i := rand.IntN(len(s.processes))
 			s.processes[i].Kill()
 			s.processes[i] = s.launch(i)
 			killed++
@@ -344,7 +344,9 @@ func (s *storm) post(manager, key, body string) (string, error) {
 	if err != nil || resp.StatusCode >= http.StatusMultipleChoices {
 		return "", fmt.Errorf("status %d: %s, %w", resp.StatusCode, answer, err)
 	}
-	var made struct{ JobID string }
+	var made struct {
+		JobID string `json:"jobId"`
+	}
 	return made.JobID, json.Unmarshal(answer, &made)
 }
 

@@ -118,7 +118,7 @@ func NewFaulty(tb testing.TB, target string) *Faulty {
 		},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fault := rand.IntN(4) //nolint:gosec // no secret
+		fault := rand.IntN(4)
 		if !f.failing.Load() || fault >= 2 {
 			proxy.ServeHTTP(w, r)
 			return

@@ -56,7 +56,7 @@ func newEventsReplay() *cobra.Command {
 }
 
 func (r *replay) validate() error {
-	if r.output != "table" && r.output != "json" {
+	if r.output != "table" && r.output != outputJSON {
 		return errors.New("--output must be table or json")
 	}
 	if r.tenant != "" {

@@ -28,7 +28,7 @@ func newKeysRotate() *cobra.Command {
 			"APP_ENC_KEYS_RETIRED, before this runs. It may be stopped at any moment and run again. When it has ended well,\n" +
 			"without --tenant, the old key can be removed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
+			if output != "table" && output != outputJSON {
 				return usageError{errors.New("--output must be table or json")}
 			}
 			cfg, err := loadConfig(config.RoleAdmin)
@@ -55,9 +55,10 @@ type rotateOptions struct {
 
 // rotatedView is what was sealed anew of one tenant, or of the registry.
 type rotatedView struct {
-	TenantID string `json:"tenantId,omitempty"`
 	rotation.Counts
-	Error string `json:"error,omitempty"`
+
+	TenantID string `json:"tenantId,omitempty"`
+	Error    string `json:"error,omitempty"`
 }
 
 func rotate(ctx context.Context, cfg *config.Config, db *control.DB, router *tenant.Router, o rotateOptions) (err error) {
@@ -81,7 +82,7 @@ func rotate(ctx context.Context, cfg *config.Config, db *control.DB, router *ten
 	var views []rotatedView
 	if o.only == "" {
 		counts, failed := r.Registry(ctx)
-		views = append(views, rotatedView{"", counts, text(failed)})
+		views = append(views, rotatedView{Counts: counts, Error: text(failed)})
 		if ids, err = storedTenants(ctx, cfg, db); err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func rotate(ctx context.Context, cfg *config.Config, db *control.DB, router *ten
 	var faulty []string
 	for _, id := range ids {
 		counts, failed := r.Tenant(ctx, id)
-		views = append(views, rotatedView{id, counts, text(failed)})
+		views = append(views, rotatedView{Counts: counts, TenantID: id, Error: text(failed)})
 	}
 	for _, v := range views {
 		if v.Error != "" {

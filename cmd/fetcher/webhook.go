@@ -122,10 +122,10 @@ func printWebhook(w io.Writer, output, id string, hook *events.Webhook) error {
 	if hook != nil {
 		view.URL, view.Secret = hook.URL, hook.Secret
 	}
-	if output == "json" {
+	if output == outputJSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
-		return enc.Encode(view)
+		return enc.Encode(view) //nolint:gosec // the secret is what is asked for
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tURL\tSECRET")
