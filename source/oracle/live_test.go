@@ -195,7 +195,7 @@ func TestLiveValues(t *testing.T) {
 	want := make(map[string][]string)
 	for i, c := range liveValues() {
 		name := fmt.Sprintf("G%d", i)
-		if _, err := l.admin.ExecContext(context.Background(), fmt.Sprintf(`CREATE TABLE "%s"."%s" (N NUMBER(9,0), V %s)`, l.params.User, name, c.decl)); err != nil {
+		if _, err = l.admin.ExecContext(context.Background(), fmt.Sprintf(`CREATE TABLE "%s"."%s" (N NUMBER(9,0), V %s)`, l.params.User, name, c.decl)); err != nil {
 			t.Logf("%s: %v", c.decl, err) // a type of newer servers
 			continue
 		}
