@@ -62,7 +62,7 @@ func (s *session) read(
 			return c, nil
 		}
 		if ahead == nil {
-			err = c.take(c.more(ctx))
+			err = c.take(c.more(ctx, c.sizes.next()))
 		} else {
 			err = c.take(ahead.wait())
 		}
@@ -123,11 +123,11 @@ func (c *cursor) visit(visit func(bson.Raw) (bool, error)) (more bool, err error
 
 // more asks for the next batch. What limits the command is the limit of the whole cursor, which the first one gave: the
 // server refuses another.
-func (c *cursor) more(ctx context.Context) (bson.Raw, error) {
+func (c *cursor) more(ctx context.Context, size int64) (bson.Raw, error) {
 	ctx, cancel := undated(ctx)
 	defer cancel()
 	return c.session.run(ctx, c.database, bson.D{
-		{Key: "getMore", Value: c.id}, {Key: "collection", Value: c.collection}, {Key: keyBatchSize, Value: c.sizes.next()},
+		{Key: "getMore", Value: c.id}, {Key: "collection", Value: c.collection}, {Key: keyBatchSize, Value: size},
 	})
 }
 
@@ -149,9 +149,10 @@ func (c *cursor) ahead(ctx context.Context) *pending {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pending{cancel: cancel, done: make(chan struct{})}
+	size := c.sizes.next() // now: it learns from what is visited meanwhile
 	go func() {
 		defer close(p.done)
-		p.reply, p.err = c.more(ctx)
+		p.reply, p.err = c.more(ctx, size)
 	}()
 	return p
 }

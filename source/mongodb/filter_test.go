@@ -12,7 +12,7 @@ import (
 )
 
 // tableOf infers a table from values of the field v, or whatever the documents are.
-func tableOf(t *testing.T, documents ...any) *source.Table {
+func tableOf(t testing.TB, documents ...any) *source.Table {
 	t.Helper()
 	tr := newTree()
 	for _, doc := range documents {

@@ -35,7 +35,7 @@ type script struct {
 }
 
 // newScript starts a server that ends with the test.
-func newScript(t *testing.T, hello bson.D, answer func(command string, doc bson.Raw) bson.D) *script {
+func newScript(t testing.TB, hello bson.D, answer func(command string, doc bson.Raw) bson.D) *script {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *script) sent(name string) []bson.Raw {
 	return found
 }
 
-func (s *script) serve(t *testing.T) {
+func (s *script) serve(t testing.TB) {
 	client, err := scram.SHA256.NewClient(scriptUser, scriptPassword, "")
 	if err != nil {
 		t.Error(err)

@@ -177,7 +177,7 @@ func TestLongLists(t *testing.T) {
 		t.Fatal(cause(err))
 	}
 	last := f.selects()[0]
-	if strings.Count(last.sql, ` IN (TO_NUMBER(`) != 3-1+0 && !strings.Contains(last.sql, " OR ") {
+	if strings.Count(last.sql, ` IN (TO_NUMBER(`) != 3 {
 		t.Errorf("%.200s", last.sql)
 	}
 	if len(last.args) != 3002 || !strings.Contains(last.sql, `"ID" = TO_NUMBER(:2001)`) || !strings.Contains(last.sql, `"ID" <> TO_NUMBER(:3002)`) {

@@ -82,7 +82,7 @@ type guarded struct{ conn *oracle.Connection }
 // QueryContext runs a query.
 func (g guarded) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (rows sqldriver.Rows, err error) {
 	err = safely(func() error {
-		rows, err = g.conn.QueryContext(ctx, query, args) //nolint:sqlclosecheck // the caller's to close
+		rows, err = g.conn.QueryContext(ctx, query, args)
 		return err
 	})
 	if err != nil {

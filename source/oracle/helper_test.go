@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,14 +40,18 @@ type executed struct {
 	args []string
 }
 
+// scripted is the answer to statements with a part.
+type scripted struct {
+	answer
+
+	part string
+}
+
 // fake is a connection at the border of the driver. It hands over values as go-ora makes them.
 type fake struct {
-	t       testing.TB
-	mu      sync.Mutex
-	answers []struct {
-		part string
-		answer
-	}
+	t           testing.TB
+	mu          sync.Mutex
+	answers     []scripted
 	log         []executed
 	fetched     int
 	closed      int
@@ -65,10 +70,7 @@ func newFake(t testing.TB, tables ...table) *fake {
 func (f *fake) handle(part string, a answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answers = append(f.answers, struct {
-		part string
-		answer
-	}{part, a})
+	f.answers = append(f.answers, scripted{a, part})
 }
 
 func (f *fake) find(query string, args []sqldriver.NamedValue) answer {
@@ -82,9 +84,9 @@ func (f *fake) find(query string, args []sqldriver.NamedValue) answer {
 		e.args = append(e.args, fmt.Sprintf("%T %v", a.Value, a.Value))
 	}
 	f.log = append(f.log, e)
-	for i := len(f.answers) - 1; i >= 0; i-- {
-		if strings.Contains(query, f.answers[i].part) {
-			return f.answers[i].answer
+	for _, a := range slices.Backward(f.answers) {
+		if strings.Contains(query, a.part) {
+			return a.answer
 		}
 	}
 	return answer{}
@@ -119,8 +121,11 @@ func (f *fake) BeginTx(_ context.Context, opts sqldriver.TxOptions) (sqldriver.T
 		return nil, errors.New("readonly transaction is not supported") // connection.go
 	}
 	f.find("BEGIN", nil)
-	return nil, nil
+	return fakeTx{}, nil
 }
+
+// fakeTx is a transaction, of which only that it was begun matters.
+type fakeTx struct{ sqldriver.Tx }
 
 func (f *fake) Close() error {
 	f.closed++
@@ -214,7 +219,7 @@ func (f *fake) begun() (*session, *source.Catalog) {
 	return s, c
 }
 
-// statements returns what was run, apart from what parts begins with.
+// selects returns the statements that read tables.
 func (f *fake) selects() []executed {
 	var out []executed
 	for _, e := range f.log {

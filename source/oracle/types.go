@@ -55,6 +55,9 @@ type typ struct {
 
 const unknownScale = -1
 
+// asText reads anything that has a text as that text.
+const asText = "TO_CHAR(%s)"
+
 // unlimited reports whether the type says nothing useful about how large a value may be.
 func (t *typ) unlimited() bool { return t.length == 0 }
 
@@ -169,9 +172,9 @@ func temporalType(c columnType) (typ, bool) {
 		t.bind = "CAST(TO_TIMESTAMP_TZ(%s, " + zonedFormat + ") AS TIMESTAMP(9) WITH LOCAL TIME ZONE)"
 		t.family = source.FamilyTimestampTZ
 	case "INTERVAL YEAR TO MONTH":
-		return typ{kind: kindMonths, family: source.FamilyInterval, length: momentLength, read: "TO_CHAR(%s)", bind: "TO_YMINTERVAL(%s)"}, true
+		return typ{kind: kindMonths, family: source.FamilyInterval, length: momentLength, read: asText, bind: "TO_YMINTERVAL(%s)"}, true
 	case "INTERVAL DAY TO SECOND":
-		return typ{kind: kindSeconds, family: source.FamilyInterval, length: momentLength, read: "TO_CHAR(%s)", bind: "TO_DSINTERVAL(%s)"}, true
+		return typ{kind: kindSeconds, family: source.FamilyInterval, length: momentLength, read: asText, bind: "TO_DSINTERVAL(%s)"}, true
 	default:
 		return typ{}, false
 	}
@@ -256,7 +259,7 @@ func specialType(c columnType) typ {
 	case c.name == "BFILE": // what is in the file is not in the database, and no part of its snapshot
 		return typ{kind: kindFile}
 	}
-	return typ{kind: kindText, read: "TO_CHAR(%s)"}
+	return typ{kind: kindText, read: asText}
 }
 
 // column makes a column of the type.
