@@ -24,7 +24,8 @@ demo: postgres ## the main job end to end, leaving nothing behind
 	@go run $(TAGS) ./cmd/fetcher demo --fresh
 
 test: postgres servers page ## all tests, with the race detector
-	go test -race $(TAGS) -timeout 20m ./...
+	go test -race $(TAGS) -timeout 40m ./...
+	@bin=$$(tools/postgres18.sh) && { [ -z "$$bin" ] || (set -x; TEST_POSTGRES_BIN=$$bin go test -race $(TAGS) ./source/postgres); }
 
 test-short: postgres ## the quick tests
 	go test -short $(TAGS) ./...
