@@ -43,8 +43,8 @@ func newTenantDelete(output *string) *cobra.Command {
 				if err := purgeTenant(ctx, cmd.ErrOrStderr(), cfg, admin, deleted); err != nil {
 					return fmt.Errorf("purge of tenant %s: %w", id, err)
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "tenant %s is purged\n", deleted.ID)
-				return nil
+				deleted.Status = "purged"
+				return printTenants(cmd.OutOrStdout(), *output, deleted)
 			})
 		},
 	}
@@ -74,26 +74,45 @@ func confirmDelete(cmd *cobra.Command, id string, purge bool) error {
 	return nil
 }
 
-// purgeTenant waits until no process serves the tenant any more, then removes objects first: they can't be found without
-// the registry's row.
+// purgeTenant waits until no process serves the tenant any more, then removes its objects and its data.
 func purgeTenant(ctx context.Context, progress io.Writer, cfg *config.Config, admin tenant.Admin, t control.Tenant) error {
+	if !cfg.Results.URL.IsSet() {
+		return usageError{errors.New("RESULTS_URL is required: it says where the tenant's objects are")}
+	}
 	fmt.Fprintf(progress, "waiting %s for running processes to let go of tenant %s\n", propagation, t.ID)
 	select {
 	case <-time.After(propagation):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if !cfg.Results.URL.IsSet() {
-		return usageError{errors.New("RESULTS_URL is required: it says where the tenant's objects are")}
+	return admin.Purge(ctx, t.ID, func(ctx context.Context) error {
+		removed, err := removeObjects(ctx, cfg, admin, t.ID)
+		fmt.Fprintf(progress, "%d objects removed\n", removed)
+		return err
+	})
+}
+
+// removeObjects removes the tenant's results and web documents, and returns how many objects they were.
+func removeObjects(ctx context.Context, cfg *config.Config, admin tenant.Admin, id string) (removed int, err error) {
+	for _, bucket := range []struct {
+		variable, prefix string
+		url              config.Secret
+	}{
+		{"RESULTS_URL", cfg.Results.KeyPrefix, cfg.Results.URL},
+		{"CONTENT_URL", "", cfg.Documents.ContentURL},
+	} {
+		if !bucket.url.IsSet() {
+			continue
+		}
+		objects, err := results.Open(ctx, bucket.url.Reveal(), admin.Keys, results.Options{KeyPrefix: bucket.prefix})
+		if err != nil {
+			return removed, fmt.Errorf("opening %s: %w", bucket.variable, err)
+		}
+		n, err := objects.DeletePrefix(ctx, objects.Key(id)+"/")
+		removed += n
+		if err = errors.Join(err, objects.Close()); err != nil {
+			return removed, fmt.Errorf("removing objects of %s: %w", bucket.variable, err)
+		}
 	}
-	objects, err := results.Open(ctx, cfg.Results.URL.Reveal(), admin.Keys, results.Options{KeyPrefix: cfg.Results.KeyPrefix})
-	if err != nil {
-		return fmt.Errorf("opening RESULTS_URL: %w", err)
-	}
-	removed, err := objects.DeletePrefix(ctx, objects.Key(t.ID)+"/")
-	if err = errors.Join(err, objects.Close()); err != nil {
-		return fmt.Errorf("removing objects: %w", err)
-	}
-	fmt.Fprintf(progress, "%d objects removed\n", removed)
-	return admin.Purge(ctx, t.ID)
+	return removed, nil
 }
