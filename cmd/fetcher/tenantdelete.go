@@ -93,7 +93,7 @@ func purgeTenant(ctx context.Context, progress io.Writer, cfg *config.Config, ad
 }
 
 // removeObjects removes the tenant's results and web documents, and returns how many objects they were.
-func removeObjects(ctx context.Context, cfg *config.Config, admin tenant.Admin, id string) (removed int, err error) {
+func removeObjects(ctx context.Context, cfg *config.Config, admin tenant.Admin, id string) (removed int, _ error) {
 	for _, bucket := range []struct {
 		variable, prefix string
 		url              config.Secret
@@ -104,14 +104,14 @@ func removeObjects(ctx context.Context, cfg *config.Config, admin tenant.Admin, 
 		if !bucket.url.IsSet() {
 			continue
 		}
-		objects, err := results.Open(ctx, bucket.url.Reveal(), admin.Keys, results.Options{KeyPrefix: bucket.prefix})
-		if err != nil {
-			return removed, fmt.Errorf("opening %s: %w", bucket.variable, err)
+		objects, failed := results.Open(ctx, bucket.url.Reveal(), admin.Keys, results.Options{KeyPrefix: bucket.prefix})
+		if failed != nil {
+			return removed, fmt.Errorf("opening %s: %w", bucket.variable, failed)
 		}
-		n, err := objects.DeletePrefix(ctx, objects.Key(id)+"/")
+		n, failed := objects.DeletePrefix(ctx, objects.Key(id)+"/")
 		removed += n
-		if err = errors.Join(err, objects.Close()); err != nil {
-			return removed, fmt.Errorf("removing objects of %s: %w", bucket.variable, err)
+		if failed = errors.Join(failed, objects.Close()); failed != nil {
+			return removed, fmt.Errorf("removing objects of %s: %w", bucket.variable, failed)
 		}
 	}
 	return removed, nil
