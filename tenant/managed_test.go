@@ -322,8 +322,8 @@ func TestAnswersOfAManagerThatAreOfNoUse(t *testing.T) {
 	}
 	r := managedRouter(t, m, Options{})
 	for range 2 {
-		for id := range m.odd {
-			id, ok := strings.CutSuffix(strings.TrimPrefix(id, "/base/v1/tenants/"), "/associations/fetcher/connections")
+		for path := range m.odd {
+			id, ok := strings.CutSuffix(strings.TrimPrefix(path, "/base/v1/tenants/"), "/associations/fetcher/connections")
 			if !ok {
 				continue
 			}

@@ -179,7 +179,7 @@ func (c *managerClient) get(ctx context.Context, path string, most int64) ([]byt
 		return nil, errManager // the client's error quotes the address
 	}
 	defer func() { _ = answer.Body.Close() }()
-	if err := refusal(answer.StatusCode); err != nil {
+	if err = refusal(answer.StatusCode); err != nil {
 		return nil, err
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, most+1))

@@ -265,7 +265,10 @@ func TestGuardControl(t *testing.T) {
 		t.Errorf("a silent server: %v", err)
 	}
 	cfg.ConnectTimeout = silence
-	err = within(t, silence, func() error { _, err := pgx.ConnectConfig(t.Context(), cfg); return err })
+	err = within(t, silence, func() error {
+		_, failed := pgx.ConnectConfig(t.Context(), cfg)
+		return failed
+	})
 	if err == nil {
 		t.Error("connected to a silent server")
 	}
