@@ -90,10 +90,10 @@ func ask(ctx context.Context, client *http.Client, base, token string) error {
 	return nil
 }
 
-// launchDraining starts a manager that drains for two seconds.
+// launchDraining starts a manager that drains for long enough that a loaded machine sees it.
 func launchDraining(t *testing.T, env []string) (base string, manager *blackbox.Process) {
 	t.Helper()
-	p, err := binary.Launch(append(env, "SERVER_ADDRESS=127.0.0.1:0", "READYZ_DRAIN_DELAY_SEC=2"), "manager")
+	p, err := binary.Launch(append(env, "SERVER_ADDRESS=127.0.0.1:0", "READYZ_DRAIN_DELAY_SEC=10"), "manager")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,12 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +76,10 @@ func TestTenantFromCreationToPurge(t *testing.T) {
 	if said := run("migrate", "purged"); said != "[1/1] tenant purged: up to date\n" {
 		t.Errorf("migrate said %q", said)
 	}
+	migrated := rows[struct{ ID, Error string }](t, run("migrate", "purged", "--output", "json"))
+	if diff := cmp.Diff([]struct{ ID, Error string }{{ID: "purged"}}, migrated); diff != "" {
+		t.Errorf("migrate (-want +got):\n%s", diff)
+	}
 
 	for _, typed := range []string{"", "purge\n", "yes\n"} {
 		said := fails(t, env, 2, typed, "tenant", "delete", "purged", "--purge")
@@ -92,7 +100,16 @@ func TestTenantFromCreationToPurge(t *testing.T) {
 	eventually(t, "nothing was lost", func() bool {
 		return client.Do(t, http.MethodGet, path, nil).Status == http.StatusOK
 	})
-	run("delete", "purged", "--purge", "--yes")
+	objects := plantObjects(t, env, "purged")
+	purged := rows[tenantRow](t, run("delete", "purged", "--purge", "--yes", "--output", "json"))
+	if diff := cmp.Diff([]tenantRow{{"purged", "purged", 0, 2, 0}}, purged); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, object := range objects {
+		if _, err := os.Stat(object); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s after the purge: %v", object, err)
+		}
+	}
 	for _, row := range rows[tenantRow](t, run("list", "--output", "json")) {
 		if row.ID == "purged" {
 			t.Error("a purged tenant is listed")
@@ -110,6 +127,51 @@ func TestTenantFromCreationToPurge(t *testing.T) {
 	run("delete", "purged", "--purge", "--yes")
 }
 
+// plantObjects puts an object of the tenant into every bucket and returns where.
+func plantObjects(t *testing.T, env []string, tenant string) []string {
+	t.Helper()
+	var planted []string
+	for _, variable := range env {
+		name, directory, ok := strings.Cut(variable, "=file://")
+		if !ok || (name != "RESULTS_URL" && name != "CONTENT_URL") {
+			continue
+		}
+		object := filepath.Join(directory, tenant, "content", "planted")
+		if err := os.MkdirAll(filepath.Dir(object), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(object, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		planted = append(planted, object)
+	}
+	if len(planted) != 2 {
+		t.Fatalf("buckets found: %v", planted)
+	}
+	return planted
+}
+
+func TestTenantCommandsWithOneTenant(t *testing.T) {
+	t.Parallel()
+	env := append(shared(t).Env(t), "MULTI_TENANT_ENABLED=false")
+	for _, command := range []string{"list", "show default"} {
+		args := append([]string{"tenant", "--output", "json"}, strings.Fields(command)...)
+		if diff := cmp.Diff([]tenantRow{{"default", "active", 0, 0, 0}}, rows[tenantRow](t, binary.Command(t, env, args...))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", command, diff)
+		}
+	}
+	// These would change a registry that nobody reads.
+	for _, command := range []string{
+		"create new --provision", "suspend acme", "resume acme", "set-limits acme", "set-dsn acme --dsn postgres://h/d", "delete acme --yes",
+	} {
+		said := fails(t, env, 2, "", append([]string{"tenant"}, strings.Fields(command)...)...)
+		if !strings.Contains(said, "MULTI_TENANT_ENABLED is false") {
+			t.Errorf("%s said %q", command, said)
+		}
+	}
+	fails(t, env, 1, "", "tenant", "show", "acme")
+}
+
 func TestTenantCheckNamesWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	d := shared(t)
@@ -119,6 +181,7 @@ func TestTenantCheckNamesWhatIsBroken(t *testing.T) {
 		t.Errorf("check said %q", said)
 	}
 	fails(t, env, 2, "", "tenant", "create", "limits", "--provision", "--rate-limit", "-1")
+	fails(t, env, 2, "", "tenant", "set-limits", "acme", "--max-conns", "3000000000")
 	fails(t, env, 2, "", "tenant", "migrate")
 	managed := append([]string{"MULTI_TENANT_URL=http://127.0.0.1:1", "MULTI_TENANT_SERVICE_API_KEY=k"}, env...)
 	if said := fails(t, managed, 2, "", "tenant", "suspend", "acme"); !strings.Contains(said, "tenant manager") {

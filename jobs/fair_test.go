@@ -13,6 +13,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/connections"
 	"github.com/fetcherhq/fetcher/jobs"
+	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/source"
 	"github.com/fetcherhq/fetcher/store"
 	"github.com/fetcherhq/fetcher/store/control"
@@ -260,4 +261,29 @@ func TestSuspendedWhileQueued(t *testing.T) {
 	if err := p.pool.QueryRow(t.Context(), `SELECT count(*) = 1 FROM event_marks WHERE tenant_id = $1`, acme).Scan(&marked); err != nil || !marked {
 		t.Errorf("marked %t, %v", marked, err)
 	}
+}
+
+// A tenant that is marked deleted finds its jobs waiting when it comes back.
+func TestDeletedWhileQueued(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, smallTable)
+	waits := p.submit(request(t, "", "small"))
+	mark := func(status control.TenantStatus, want problem.Code) {
+		t.Helper()
+		if _, err := p.control.SetTenantStatus(t.Context(), acme, status); err != nil {
+			t.Fatal(err)
+		}
+		p.eventually(func() bool {
+			_, err := p.tenants.Info(t.Context(), acme)
+			return (err == nil && want == "") || (err != nil && problem.CodeOf(err) == want)
+		}, func() string { return "the router has not heard of it" })
+	}
+	mark(control.TenantDeleted, problem.TenantUnknown)
+	p.worker(func(o *jobs.WorkerOptions) { o.RowPatience = time.Nanosecond })
+	p.eventually(func() bool { return p.entries()["scheduled"] == 1 }, func() string { return fmt.Sprint(p.entries()) })
+	mark(control.TenantActive, "")
+	if _, err := p.pool.Exec(t.Context(), `UPDATE river_job SET state = 'available', scheduled_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	p.completed(waits)
 }

@@ -297,11 +297,11 @@ func TestEntryBeforeRow(t *testing.T) {
 	if err := p.queue.Enqueue(t.Context(), "nobody", orphan); err != nil {
 		t.Fatal(err)
 	}
-	p.worker(func(o *jobs.WorkerOptions) { o.RowPatience = 1500 * time.Millisecond })
 	late, req := uuid.New(), request(t, "", "small")
 	if err := p.queue.Enqueue(t.Context(), acme, late); err != nil {
 		t.Fatal(err)
 	}
+	p.worker(func(o *jobs.WorkerOptions) { o.RowPatience = 8 * time.Second }) // a loaded machine writes the row within it
 	p.eventually(func() bool { return p.entries()["available"]+p.entries()["scheduled"] == 3 }, func() string { return fmt.Sprint(p.entries()) })
 	row := &store.Job{ID: late, RequestHash: req.Hash, Metadata: req.Metadata, MappedFields: req.MappedFields, Source: req.Source}
 	if err := p.rows(func(j store.Jobs) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store"
 	"github.com/fetcherhq/fetcher/store/control"
+	"github.com/fetcherhq/fetcher/tenant"
 )
 
 // What becomes of a queue entry after one look at it.
@@ -32,7 +33,8 @@ func later(d time.Duration) disposition { return disposition{again: true, after:
 const (
 	rowDelay         = time.Second // its row is not there yet, at most
 	rowDelayMin      = 10 * time.Millisecond
-	unavailableDelay = 2 * time.Second // a database of ours can't be used
+	unavailableDelay = 2 * time.Second  // a database of ours can't be used
+	deletedDelay     = 30 * time.Second // its tenant is marked deleted, and may come back
 )
 
 // work handles one queue entry.
@@ -79,6 +81,9 @@ func (w *Worker) handle(ctx context.Context, entry *river.Job[entryArgs], log *s
 	if err == nil {
 		held.ended = !d.again
 		return d, nil
+	}
+	if errors.Is(err, tenant.ErrDeleted) {
+		return later(deletedDelay), nil
 	}
 	if unseen(err) {
 		return w.unseen(entry, err)

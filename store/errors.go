@@ -37,6 +37,9 @@ func Unavailable(err error) bool { return pgerr.Of(err).Down() }
 // Refused reports whether err means that the server refused the login.
 func Refused(err error) bool { return pgerr.Of(err) == pgerr.Login }
 
+// NoDatabase reports whether the server answered that it has no database of that name.
+func NoDatabase(err error) bool { return pgerr.Of(err) == pgerr.NoDatabase }
+
 // Cause returns err described by its kind alone, without the driver's or the server's words, for logs and for
 // problem.Error.Err. The original stays in its chain. It returns nil for nil.
 func Cause(op string, err error) error { return pgerr.Wrap(op, err) }

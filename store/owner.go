@@ -34,6 +34,19 @@ func Own(ctx context.Context, db *sql.DB, tenantID string) error {
 	return nil
 }
 
+// Belongs returns ErrForeign if the database, whose schema is up to date, is another tenant's. It changes nothing.
+func Belongs(ctx context.Context, db *sql.DB, tenantID string) error {
+	const ask = `SELECT EXISTS (SELECT FROM database_owner WHERE tenant_id <> $1)`
+	var foreign bool
+	if err := db.QueryRowContext(ctx, ask, tenantID).Scan(&foreign); err != nil {
+		return Cause("read database owner", err)
+	}
+	if foreign {
+		return ErrForeign
+	}
+	return nil
+}
+
 // Vacant returns nil if the database is a tenant's or holds no tables at all, else ErrNotEmpty.
 func Vacant(ctx context.Context, db *sql.DB) error {
 	current, _, err := Version(ctx, db)

@@ -125,10 +125,11 @@ func (a Admin) Delete(ctx context.Context, tenantID string) (control.Tenant, err
 // ErrNotDeleted says that a tenant is to be purged that was not deleted before.
 var ErrNotDeleted = errors.New("tenant: it is not deleted")
 
-// Purge drops the data of a deleted tenant and takes it out of the registry: the database and role that Provision made, or
-// else our tables in the database that the operator named. Processes may still hold pools for up to 5 s after Delete.
-// A purge that failed half way can be repeated.
-func (a Admin) Purge(ctx context.Context, tenantID string) error {
+// Purge drops the data of a deleted tenant and takes it out of the registry: what objects removes, then the database and role
+// that Provision made, or else our tables in the database that the operator named. Processes may still hold pools for up to
+// 5 s after Delete. Nobody can resume the tenant meanwhile; ErrNotDeleted: somebody did before, and nothing is dropped, also
+// by objects. A purge that failed half way can be repeated.
+func (a Admin) Purge(ctx context.Context, tenantID string, objects func(context.Context) error) error {
 	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return control.ErrNoTenant
@@ -140,6 +141,9 @@ func (a Admin) Purge(ctx context.Context, tenantID string) error {
 		}
 		if t.Status != control.TenantDeleted {
 			return ErrNotDeleted
+		}
+		if err := objects(ctx); err != nil { // first: they can't be found without the row
+			return err
 		}
 		if err := a.dropData(ctx, t); err != nil {
 			return err
@@ -160,15 +164,24 @@ func (a Admin) dropData(ctx context.Context, t control.Tenant) error {
 	if own := DatabaseName(t.ID); cfg.ConnConfig.Database == own && cfg.ConnConfig.User == own {
 		return a.Deprovision(ctx, t.ID)
 	}
-	return migrateAt(ctx, dsn, func(ctx context.Context, db *sql.DB) error { return store.Purge(ctx, db, t.ID) })
+	err = migrateAt(ctx, dsn, func(ctx context.Context, db *sql.DB) error { return store.Purge(ctx, db, t.ID) })
+	if store.NoDatabase(err) { // the operator was first
+		return nil
+	}
+	return err
 }
 
-func (a Admin) setStatus(ctx context.Context, tenantID string, s control.TenantStatus) (control.Tenant, error) {
+func (a Admin) setStatus(ctx context.Context, tenantID string, s control.TenantStatus) (changed control.Tenant, err error) {
 	id, ok := tenantid.Canonical(tenantID)
 	if !ok {
 		return control.Tenant{}, control.ErrNoTenant
 	}
-	return a.Control.SetTenantStatus(ctx, id, s)
+	// Not while it is being purged: the outcome would be a tenant without its data.
+	err = a.Control.ExclusivelyFor(ctx, id, func(ctx context.Context) (err error) {
+		changed, err = a.Control.SetTenantStatus(ctx, id, s)
+		return err
+	})
+	return changed, err
 }
 
 // SetDSN replaces the address of the tenant's database, after it has tried it. Requests on the old one finish.

@@ -3,8 +3,10 @@ package tenant
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -182,6 +184,94 @@ func TestAdminErrors(t *testing.T) {
 	}
 	_, err = r.Info(t.Context(), "nobody")
 	refused(t, err, problem.TenantUnknown)
+}
+
+func TestPurgeAndWhatStandsInItsWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "acme")
+	untouched := func(context.Context) error {
+		t.Error("objects were removed")
+		return nil
+	}
+	if err := w.Purge(t.Context(), "acme", untouched); !errors.Is(err, ErrNotDeleted) {
+		t.Errorf("purge of an active tenant: %v", err)
+	}
+	for _, id := range []string{"nobody", "a b"} {
+		if err := w.Purge(t.Context(), id, untouched); !errors.Is(err, control.ErrNoTenant) {
+			t.Errorf("purge of %q: %v", id, err)
+		}
+	}
+	if _, err := w.Delete(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	away := errors.New("the bucket is away")
+	if err := w.Purge(t.Context(), "acme", func(context.Context) error { return away }); !errors.Is(err, away) {
+		t.Errorf("purge without the bucket: %v", err)
+	}
+	if _, err := w.Resume(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	mustUse(t, w.router(t, Options{}), "acme") // nothing was dropped
+	if _, err := w.Delete(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+
+	// Who resumes the tenant while it is purged finds it gone.
+	resumed := make(chan error, 1)
+	err := w.Purge(t.Context(), "acme", func(ctx context.Context) error {
+		go func() {
+			_, err := w.Resume(ctx, "acme")
+			resumed <- err
+		}()
+		return w.awaitLock(ctx)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-resumed; !errors.Is(err, control.ErrNoTenant) {
+		t.Errorf("resume during the purge: %v", err)
+	}
+}
+
+// awaitLock returns when somebody waits for an advisory lock in the control database.
+func (w *world) awaitLock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for waiting := 0; waiting == 0; {
+		err := w.Control.Pool().QueryRow(ctx, `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted`).Scan(&waiting)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestPurgeOfADatabaseThatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "acme")
+	none := func(context.Context) error { return nil }
+	u, err := url.Parse(w.dsns["acme"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/never_was"
+	sealed, err := SealDSN(w.Keys, "acme", u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Control.SetTenantDSN(t.Context(), "acme", sealed); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Delete(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Purge(t.Context(), "acme", none); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Get(t.Context(), "acme"); !errors.Is(err, control.ErrNoTenant) {
+		t.Errorf("after the purge: %v", err)
+	}
 }
 
 func TestDatabaseName(t *testing.T) {

@@ -26,7 +26,7 @@ func NewManaged(m Manager, keys *secret.Keyring) (*Managed, error) {
 	return &Managed{reg}, nil
 }
 
-// List returns the active tenants in id order. One whose settings are not usable has no address.
+// List returns the active tenants in id order. One whose settings can't be had, or are not usable, has no address.
 func (m *Managed) List(ctx context.Context) ([]control.Tenant, error) {
 	ids, err := m.registry.list(ctx)
 	if err != nil {
@@ -38,10 +38,10 @@ func (m *Managed) List(ctx context.Context) ([]control.Tenant, error) {
 		t, err := m.registry.get(ctx, id)
 		switch {
 		case errors.Is(err, control.ErrNoTenant): // gone meanwhile
-		case errors.Is(err, errManagerBroken):
-			list = append(list, control.Tenant{ID: id, Name: id, Status: control.TenantActive})
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("look up tenant %s: %w", id, ctx.Err())
 		case err != nil:
-			return nil, fmt.Errorf("look up tenant %s: %w", id, err)
+			list = append(list, control.Tenant{ID: id, Name: id, Status: control.TenantActive})
 		default:
 			list = append(list, t)
 		}

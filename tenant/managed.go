@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -42,6 +43,8 @@ type sighting struct {
 	print    [sha256.Size]byte
 	revision int64
 	asked    time.Time
+	active   bool
+	sealed   []byte // the address told last
 }
 
 func newManagedRegistry(m Manager, keys *secret.Keyring, o Options) (*managedRegistry, error) {
@@ -71,23 +74,26 @@ func (m *managedRegistry) get(ctx context.Context, id string) (control.Tenant, e
 			return control.Tenant{}, err
 		}
 	}
-	t.Revision = m.revise(t, dsn, asked)
+	m.revise(&t, dsn, asked)
 	return t, nil
 }
 
-// revise is the revision of what was answered: the former one if nothing differs, else one above all before it, also
-// above those of tenants that were forgotten meanwhile.
-func (m *managedRegistry) revise(t control.Tenant, dsn string, asked time.Time) int64 {
+// revise sets the revision of what was answered: the former one if nothing differs, else one above all before it, also
+// above those of tenants that were forgotten meanwhile. A suspended tenant, of which the manager tells no address, keeps
+// the former one: what was under way for it still has to end.
+func (m *managedRegistry) revise(t *control.Tenant, dsn string, asked time.Time) {
 	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %q", t.Name, t.Status, t.MaxConns, dsn))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, ok := m.seen.Get(t.ID)
-	revision := old.revision
+	t.Revision = old.revision
 	if !ok || old.print != digest {
-		revision = max(m.now().UnixNano(), old.revision+1)
+		t.Revision = max(m.now().UnixNano(), old.revision+1)
 	}
-	m.seen.Add(t.ID, sighting{digest, revision, asked})
-	return revision
+	if t.Status == control.TenantSuspended {
+		t.DSNSealed = old.sealed
+	}
+	m.seen.Add(t.ID, sighting{digest, t.Revision, asked, t.Status == control.TenantActive, t.DSNSealed})
 }
 
 // changed asks again about the known tenants that were not asked about for long. What could not be asked in time is
@@ -141,9 +147,10 @@ func (m *managedRegistry) due(known map[string]int64) []string {
 	return ids
 }
 
-// listen reports the tenants that enter or leave the list of active ones.
+// listen reports the tenants that enter or leave the list of active ones, and to begin with those that were seen otherwise
+// than the list has them.
 func (m *managedRegistry) listen(ctx context.Context, fn func(string)) error {
-	var active map[string]bool
+	var before map[string]bool
 	ticker := time.NewTicker(m.poll)
 	defer ticker.Stop()
 	for {
@@ -154,25 +161,43 @@ func (m *managedRegistry) listen(ctx context.Context, fn func(string)) error {
 		now := make(map[string]bool, len(ids))
 		for _, id := range ids {
 			now[id] = true
-			if active != nil && !active[id] {
+		}
+		if before == nil {
+			fn("")
+			before = m.activeAmong(now)
+		}
+		for id := range now {
+			if !before[id] {
 				fn(id)
 			}
 		}
-		if active == nil {
-			fn("")
-		}
-		for id := range active {
+		for id := range before {
 			if !now[id] {
 				fn(id)
 			}
 		}
-		active = now
+		before = now
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// activeAmong is the list as it would be if every tenant were as it was seen last.
+func (m *managedRegistry) activeAmong(list map[string]bool) map[string]bool {
+	active := maps.Clone(list)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range m.seen.Keys() {
+		if s, _ := m.seen.Peek(id); s.active {
+			active[id] = true
+		} else {
+			delete(active, id)
+		}
+	}
+	return active
 }
 
 func (m *managedRegistry) dsn(t control.Tenant) (string, error) {

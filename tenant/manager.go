@@ -43,16 +43,17 @@ const (
 
 // Errors of a tenant manager. None holds an address or the manager's own words.
 var (
-	errManager       = errors.New("tenant manager: no usable answer")
+	errManager       = errors.New("tenant manager: no answer")
+	errManagerAnswer = errors.New("tenant manager: no usable answer")
 	errManagerDenied = errors.New("tenant manager: refuses the API key")
 	errManagerBroken = errors.New("tenant manager: the tenant's settings are not usable")
 )
 
-// managerClient asks a Manager, unless it failed too often lately.
+// managerClient asks a Manager, unless it failed too often lately. A list that fails keeps nobody from being looked up.
 type managerClient struct {
 	Manager
 
-	breaker *gobreaker.CircuitBreaker[[]byte]
+	lookups, lists *gobreaker.CircuitBreaker[[]byte]
 }
 
 func newManagerClient(m Manager) *managerClient {
@@ -70,14 +71,20 @@ func newManagerClient(m Manager) *managerClient {
 		}
 	}
 	m.URL = strings.TrimSuffix(m.URL, "/")
-	return &managerClient{Manager: m, breaker: gobreaker.NewCircuitBreaker[[]byte](gobreaker.Settings{
+	return &managerClient{Manager: m, lookups: newManagerBreaker(), lists: newManagerBreaker()}
+}
+
+// newManagerBreaker opens after failures of the manager. An answer that says no to one question is none: what is asked about
+// one tenant must not keep the others from being looked up.
+func newManagerBreaker() *gobreaker.CircuitBreaker[[]byte] {
+	return gobreaker.NewCircuitBreaker[[]byte](gobreaker.Settings{
 		Timeout:     managerPause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= managerFailures },
 		IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) },
 		IsSuccessful: func(err error) bool {
-			return err == nil || errors.Is(err, control.ErrNoTenant) || errors.Is(err, errManagerSuspended)
+			return !errors.Is(err, errManager) && !errors.Is(err, context.DeadlineExceeded)
 		},
-	})}
+	})
 }
 
 // errManagerSuspended is the manager's 403.
@@ -107,10 +114,10 @@ type managedPostgres struct {
 	SSLMode  string `json:"sslmode"`
 }
 
-// tenant asks for one tenant. control.ErrNoTenant: the manager has none of that id.
+// tenant asks for one tenant. control.ErrNoTenant: the manager has none of that id. An answer about another tenant is refused.
 func (c *managerClient) tenant(ctx context.Context, id string) (association, error) {
 	path := "/v1/tenants/" + url.PathEscape(id) + "/associations/" + url.PathEscape(c.Service) + "/connections"
-	body, err := c.ask(ctx, path, managerAnswer)
+	body, err := c.ask(ctx, c.lookups, path, managerAnswer)
 	if errors.Is(err, errManagerSuspended) {
 		return association{Status: string(control.TenantSuspended)}, nil
 	}
@@ -121,12 +128,15 @@ func (c *managerClient) tenant(ctx context.Context, id string) (association, err
 	if err := json.Unmarshal(body, &a); err != nil {
 		return association{}, errManagerBroken // the decoder's error quotes the answer
 	}
+	if about, _ := tenantid.Canonical(a.ID); a.ID != "" && about != id {
+		return association{}, errManagerBroken
+	}
 	return a, nil
 }
 
 // active lists the ids of the tenants that are active for this service. Ids that can't be are left out.
 func (c *managerClient) active(ctx context.Context) ([]string, error) {
-	body, err := c.ask(ctx, "/v1/tenants/active?service="+url.QueryEscape(c.Service), managerList)
+	body, err := c.ask(ctx, c.lists, "/v1/tenants/active?service="+url.QueryEscape(c.Service), managerList)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +144,7 @@ func (c *managerClient) active(ctx context.Context) ([]string, error) {
 		ID string `json:"id"`
 	}
 	if err := json.Unmarshal(body, &rows); err != nil {
-		return nil, errManager
+		return nil, errManagerAnswer
 	}
 	ids := make([]string, 0, len(rows))
 	for _, row := range rows {
@@ -145,8 +155,8 @@ func (c *managerClient) active(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-func (c *managerClient) ask(ctx context.Context, path string, most int64) ([]byte, error) {
-	return c.breaker.Execute(func() ([]byte, error) {
+func (c *managerClient) ask(ctx context.Context, breaker *gobreaker.CircuitBreaker[[]byte], path string, most int64) ([]byte, error) {
+	return breaker.Execute(func() ([]byte, error) {
 		bounded, cancel := context.WithTimeout(ctx, managerTimeout)
 		defer cancel()
 		body, err := c.get(bounded, path, most)
@@ -169,22 +179,34 @@ func (c *managerClient) get(ctx context.Context, path string, most int64) ([]byt
 		return nil, errManager // the client's error quotes the address
 	}
 	defer func() { _ = answer.Body.Close() }()
-	switch answer.StatusCode {
-	case http.StatusOK:
-	case http.StatusNotFound:
-		return nil, control.ErrNoTenant
-	case http.StatusForbidden:
-		return nil, errManagerSuspended
-	case http.StatusUnauthorized:
-		return nil, errManagerDenied
-	default:
-		return nil, fmt.Errorf("%w: status %d", errManager, answer.StatusCode)
+	if err = refusal(answer.StatusCode); err != nil {
+		return nil, err
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
-	if err != nil || int64(len(body)) > most {
+	switch {
+	case err != nil:
 		return nil, errManager
+	case int64(len(body)) > most:
+		return nil, errManagerAnswer
 	}
 	return body, nil
+}
+
+// refusal is what a status says, nil for 200.
+func refusal(status int) error {
+	switch {
+	case status == http.StatusOK:
+		return nil
+	case status == http.StatusNotFound:
+		return control.ErrNoTenant
+	case status == http.StatusForbidden:
+		return errManagerSuspended
+	case status == http.StatusUnauthorized:
+		return errManagerDenied
+	case status >= http.StatusInternalServerError:
+		return fmt.Errorf("%w: status %d", errManager, status)
+	}
+	return fmt.Errorf("%w: status %d", errManagerAnswer, status)
 }
 
 // dsn is the address of the tenant's database. The database is the tenant's alone, so a schema that would tell tenants

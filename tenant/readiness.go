@@ -178,5 +178,8 @@ func (r *Router) lookOutside(ctx context.Context, rec *record) (current, latest 
 		return 0, 0, busy(errHostSpent)
 	}
 	rec.health.report(err)
+	if err == nil && current >= latest { // an open pool was looked at when it was opened
+		err = store.Belongs(ctx, db, rec.ID)
+	}
 	return current, latest, err
 }

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -55,6 +56,8 @@ func TestReadinessOfTenantsThatCannotBeServed(t *testing.T) {
 	register(t, w, "behind", empty)
 	w.add(t, "locked")
 	register(t, w, "locked", withPassword(t, w.dsns["locked"], "wrong"))
+	w.add(t, "astray")
+	register(t, w, "astray", w.dsns["acme"])
 	if _, err := w.Suspend(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +79,11 @@ func TestReadinessOfTenantsThatCannotBeServed(t *testing.T) {
 		t.Errorf("refused login: %+v, %v", s, err)
 	}
 	refused(t, s.Err, problem.TenantUnavailable)
+	s, err = r.Readiness(t.Context(), "astray")
+	if err != nil || s.Ready() || !errors.Is(s.Err, store.ErrForeign) {
+		t.Errorf("another tenant's database: %+v, %v", s, err)
+	}
+	refused(t, s.Err, problem.TenantUnavailable)
 }
 
 func TestProbesAreSharedAndBounded(t *testing.T) {
@@ -85,6 +93,7 @@ func TestProbesAreSharedAndBounded(t *testing.T) {
 	r := w.router(t, Options{Dial: wire.dial, MaxPools: 1, HardCap: 2})
 	held := mustAcquire(t, r, "globex")
 	dials := wire.dials.Load()
+	began := time.Now()
 	var group errgroup.Group
 	for range 500 {
 		group.Go(func() error {
@@ -92,7 +101,6 @@ func TestProbesAreSharedAndBounded(t *testing.T) {
 			return err
 		})
 	}
-	began := time.Now()
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -120,15 +128,12 @@ func TestReadinessOfASilentDatabase(t *testing.T) {
 	}
 	r := w.router(t, Options{})
 	p.hush()
-	began := time.Now()
-	s, err := r.Readiness(t.Context(), "acme")
+	var s Readiness
+	err := within(t, checkTimeout, func() (err error) { s, err = r.Readiness(t.Context(), "acme"); return err })
 	if err != nil || s.Ready() {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	refused(t, s.Err, problem.TenantUnavailable)
-	if took := time.Since(began); took > checkTimeout+time.Second {
-		t.Errorf("took %v", took)
-	}
 }
 
 func TestProbesKeepNoPoolOpen(t *testing.T) {

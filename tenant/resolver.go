@@ -31,9 +31,13 @@ func (r *record) servable() error {
 	case control.TenantSuspended:
 		return problem.New(problem.TenantSuspended, "the tenant is suspended")
 	default:
-		return unknown()
+		return problem.Wrap(ErrDeleted, problem.TenantUnknown, unknown().Detail)
 	}
 }
+
+// ErrDeleted is the cause of FET-1081 for a tenant that is marked deleted, whom Resume brings back. Nobody outside may be
+// told.
+var ErrDeleted = errors.New("tenant: it is marked deleted")
 
 // reachable returns nil when the tenant has a database, although requests may be refused.
 func (r *record) reachable() error {

@@ -369,12 +369,8 @@ func TestRegistryDown(t *testing.T) {
 	r := w.router(t, Options{})
 	mustUse(t, r, "acme")
 	server.Stop()
-	began := time.Now()
-	_, err := r.Acquire(t.Context(), "globex")
+	err := within(t, answer, func() error { _, err := r.Acquire(t.Context(), "globex"); return err })
 	refused(t, err, problem.TenantUnavailable)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("took %v", took)
-	}
 	for range 20 {
 		mustUse(t, r, "acme")
 	}

@@ -19,19 +19,19 @@ import (
 	"github.com/fetcherhq/fetcher/testkit"
 )
 
-// within fails the test when fn takes longer than an answer about an unusable database may take.
+// within fails the test when fn takes longer than it may, and longer than a loaded machine explains.
 func within(t *testing.T, limit time.Duration, fn func() error) error {
 	t.Helper()
 	began := time.Now()
 	err := fn()
-	if took := time.Since(began); took > limit {
+	if took := time.Since(began); took > limit+air {
 		t.Errorf("took %v, at most %v are allowed: %v", took, limit, err)
 	}
 	return err
 }
 
-// answer is the bound of the specification, with some air for a loaded machine.
-const answer = 5*time.Second + 500*time.Millisecond
+// answer is the bound of the specification.
+const answer = 5 * time.Second
 
 func TestSilentDatabaseFailsInTimeAndDisturbsNobody(t *testing.T) {
 	t.Parallel()
@@ -234,7 +234,7 @@ func TestGuardControl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const silence = 300 * time.Millisecond
+	const silence = 2 * time.Second // a loaded server answers within it
 	GuardControl(cfg, 5*time.Second, silence)
 	conn, err := pgx.ConnectConfig(t.Context(), cfg)
 	if err != nil {
@@ -250,7 +250,7 @@ func TestGuardControl(t *testing.T) {
 	}
 	defer func() { _ = speaker.Close(context.WithoutCancel(t.Context())) }()
 	spoken := make(chan struct{})
-	time.AfterFunc(4*silence, func() {
+	time.AfterFunc(silence+silence/4, func() {
 		defer close(spoken)
 		_, _ = speaker.Exec(context.WithoutCancel(t.Context()), "NOTIFY news, 'late'")
 	})
@@ -260,14 +260,17 @@ func TestGuardControl(t *testing.T) {
 		t.Fatalf("got %+v, %v", n, err)
 	}
 	p.hush()
-	err = within(t, 10*silence, func() error { return conn.Ping(t.Context()) })
+	err = within(t, silence, func() error { return conn.Ping(t.Context()) })
 	if !errors.Is(err, errSilent) || !control.Unavailable(err) {
 		t.Errorf("a silent server: %v", err)
 	}
-	began := time.Now()
 	cfg.ConnectTimeout = silence
-	if _, err = pgx.ConnectConfig(t.Context(), cfg); err == nil || time.Since(began) > 10*silence {
-		t.Errorf("connected after %v, %v", time.Since(began), err)
+	err = within(t, silence, func() error {
+		_, failed := pgx.ConnectConfig(t.Context(), cfg)
+		return failed
+	})
+	if err == nil {
+		t.Error("connected to a silent server")
 	}
 	p.speak()
 }

@@ -372,6 +372,10 @@ func TestSilentConnectionIsGivenUp(t *testing.T) {
 // A connection that listens may be quiet for ever, but must answer what it was asked.
 func TestListeningConnectionIsOwedNothing(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, listenToAQuietPeer)
+}
+
+func listenToAQuietPeer(t *testing.T) {
 	const silence = 20 * time.Millisecond
 	c, peer, silent, _ := pipe(t, silence)
 	c.listens = true

@@ -41,7 +41,8 @@ func newMigrate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return migrateAll(cmd.Context(), cmd.OutOrStdout(), targets, parallel)
+			_, err = migrateAll(cmd.Context(), cmd.OutOrStdout(), targets, parallel)
+			return err
 		},
 	}
 	cmd.Flags().IntVar(&parallel, "parallel", 8, "databases migrated at once")
@@ -56,9 +57,6 @@ type migrationTarget struct {
 
 // migrationTargets is every tenant's database.
 func migrationTargets(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) ([]migrationTarget, error) {
-	if !cfg.Tenants.Multi {
-		return []migrationTarget{{id: singleTenant, dsn: singleDSN(cfg)}}, nil
-	}
 	tenants, err := directoryOf(cfg, pool)
 	if err != nil {
 		return nil, err
@@ -82,36 +80,45 @@ func targetsOf(tenants directory, all []control.Tenant) []migrationTarget {
 	return targets
 }
 
-// migrateAll migrates every target and fails with the names of those that could not be.
-func migrateAll(ctx context.Context, out io.Writer, targets []migrationTarget, parallel int) error {
+// migrationView is what became of one tenant's database, as the command prints it.
+type migrationView struct {
+	ID    string `json:"id"`
+	Error string `json:"error,omitempty"`
+}
+
+// migrateAll migrates every target, telling of its progress, and fails with the names of those that could not be.
+func migrateAll(ctx context.Context, progress io.Writer, targets []migrationTarget, parallel int) ([]migrationView, error) {
 	var (
 		mu     sync.Mutex
 		done   int
 		failed []string
 		group  errgroup.Group
 	)
+	views := make([]migrationView, len(targets))
 	group.SetLimit(max(parallel, 1))
-	for _, target := range targets {
+	for i, target := range targets {
 		group.Go(func() error {
 			err := target.migrate(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			done++
 			outcome := "up to date"
+			views[i].ID = target.id
 			if err != nil {
+				views[i].Error = err.Error()
 				outcome = "FAILED: " + err.Error()
 				failed = append(failed, target.id)
 			}
-			fmt.Fprintf(out, "[%d/%d] tenant %s: %s\n", done, len(targets), target.id, outcome)
+			fmt.Fprintf(progress, "[%d/%d] tenant %s: %s\n", done, len(targets), target.id, outcome)
 			return nil
 		})
 	}
 	_ = group.Wait() // failures are collected by name
 	if len(failed) > 0 {
 		slices.Sort(failed)
-		return fmt.Errorf("%d of %d tenants failed: %s", len(failed), len(targets), strings.Join(failed, ", "))
+		return views, fmt.Errorf("%d of %d tenants failed: %s", len(failed), len(targets), strings.Join(failed, ", "))
 	}
-	return nil
+	return views, nil
 }
 
 func (t migrationTarget) migrate(ctx context.Context) error {

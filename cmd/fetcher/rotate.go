@@ -125,9 +125,6 @@ func text(err error) string {
 
 // storedTenants lists the tenants that have a database.
 func storedTenants(ctx context.Context, cfg *config.Config, db *control.DB) ([]string, error) {
-	if !cfg.Tenants.Multi {
-		return []string{singleTenant}, nil
-	}
 	tenants, err := directoryOf(cfg, db.Pool())
 	if err != nil {
 		return nil, err

@@ -85,6 +85,9 @@ func checkLimits(l control.TenantLimits) error {
 	if l.MaxConns < 0 || l.MaxRunningJobs < 0 || !(l.RateLimit >= 0) || math.IsInf(l.RateLimit, 1) {
 		return usageError{errors.New("limits must be 0 or positive")}
 	}
+	if l.MaxConns > math.MaxInt32 || l.MaxRunningJobs > math.MaxInt32 { // what the registry holds
+		return usageError{fmt.Errorf("limits must not be above %d", math.MaxInt32)}
+	}
 	return nil
 }
 
@@ -203,7 +206,7 @@ func printTenants(w io.Writer, output string, tenants ...control.Tenant) error {
 	fmt.Fprintln(table, "ID\tNAME\tSTATUS\tORG ID\tMAX CONNS\tMAX JOBS\tRATE\tREVISION\tUPDATED")
 	for _, v := range views {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", v.ID, v.Name, v.Status, v.OrgID,
-			limit(float64(v.MaxConns)), limit(float64(v.MaxJobs)), limit(v.RateLimit), v.Revision, v.UpdatedAt.Format(time.RFC3339))
+			limit(float64(v.MaxConns)), limit(float64(v.MaxJobs)), limit(v.RateLimit), v.Revision, moment(v.UpdatedAt))
 	}
 	return table.Flush()
 }
@@ -213,4 +216,12 @@ func limit(n float64) string {
 		return "default"
 	}
 	return strconv.FormatFloat(n, 'g', -1, 64)
+}
+
+// moment is when something happened, which a tenant manager does not tell.
+func moment(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.Format(time.RFC3339)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/fetcherhq/fetcher/tenant"
 )
 
-func newTenantMigrate(_ *string) *cobra.Command {
+func newTenantMigrate(output *string) *cobra.Command {
 	var parallel int
 	cmd := &cobra.Command{
 		Use: "migrate ID...", Short: "Migrate the databases of some tenants; fetcher migrate does all", Args: someArgs,
@@ -34,7 +34,15 @@ func newTenantMigrate(_ *string) *cobra.Command {
 					}
 					chosen = append(chosen, t)
 				}
-				return migrateAll(ctx, cmd.OutOrStdout(), targetsOf(tenants, chosen), parallel)
+				targets := targetsOf(tenants, chosen)
+				if *output != outputJSON {
+					_, err := migrateAll(ctx, cmd.OutOrStdout(), targets, parallel)
+					return err
+				}
+				views, failed := migrateAll(ctx, cmd.ErrOrStderr(), targets, parallel)
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return errors.Join(failed, enc.Encode(views))
 			})
 		},
 	}
@@ -75,7 +83,7 @@ func newTenantCheck(output *string) *cobra.Command {
 // checkView is the state of a tenant's database as the command prints it.
 type checkView struct {
 	ID        string `json:"id"`
-	State     string `json:"state"` // ready, suspended, deleted, migrate or down
+	State     string `json:"state"` // ready, suspended, migrate, down or unknown
 	Code      string `json:"code,omitempty"`
 	LatencyMS int64  `json:"latencyMs"`
 	Version   int64  `json:"version"`

@@ -43,8 +43,8 @@ func newTenantDelete(output *string) *cobra.Command {
 				if err := purgeTenant(ctx, cmd.ErrOrStderr(), cfg, admin, deleted); err != nil {
 					return fmt.Errorf("purge of tenant %s: %w", id, err)
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "tenant %s is purged\n", deleted.ID)
-				return nil
+				deleted.Status = "purged"
+				return printTenants(cmd.OutOrStdout(), *output, deleted)
 			})
 		},
 	}
@@ -74,19 +74,26 @@ func confirmDelete(cmd *cobra.Command, id string, purge bool) error {
 	return nil
 }
 
-// purgeTenant waits until no process serves the tenant any more, then removes objects first: they can't be found without
-// the registry's row.
+// purgeTenant waits until no process serves the tenant any more, then removes its objects and its data.
 func purgeTenant(ctx context.Context, progress io.Writer, cfg *config.Config, admin tenant.Admin, t control.Tenant) error {
+	if !cfg.Results.URL.IsSet() {
+		return usageError{errors.New("RESULTS_URL is required: it says where the tenant's objects are")}
+	}
 	fmt.Fprintf(progress, "waiting %s for running processes to let go of tenant %s\n", propagation, t.ID)
 	select {
 	case <-time.After(propagation):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if !cfg.Results.URL.IsSet() {
-		return usageError{errors.New("RESULTS_URL is required: it says where the tenant's objects are")}
-	}
-	removed := 0
+	return admin.Purge(ctx, t.ID, func(ctx context.Context) error {
+		removed, err := removeObjects(ctx, cfg, admin, t.ID)
+		fmt.Fprintf(progress, "%d objects removed\n", removed)
+		return err
+	})
+}
+
+// removeObjects removes the tenant's results and web documents, and returns how many objects they were.
+func removeObjects(ctx context.Context, cfg *config.Config, admin tenant.Admin, id string) (removed int, _ error) {
 	for _, bucket := range []struct {
 		variable, prefix string
 		url              config.Secret
@@ -97,21 +104,15 @@ func purgeTenant(ctx context.Context, progress io.Writer, cfg *config.Config, ad
 		if !bucket.url.IsSet() {
 			continue
 		}
-		n, err := purgeObjects(ctx, bucket.url, bucket.prefix, admin, t)
-		if err != nil {
-			return fmt.Errorf("removing objects of %s: %w", bucket.variable, err)
+		objects, failed := results.Open(ctx, bucket.url.Reveal(), admin.Keys, results.Options{KeyPrefix: bucket.prefix})
+		if failed != nil {
+			return removed, fmt.Errorf("opening %s: %w", bucket.variable, failed)
 		}
+		n, failed := objects.DeletePrefix(ctx, objects.Key(id)+"/")
 		removed += n
+		if failed = errors.Join(failed, objects.Close()); failed != nil {
+			return removed, fmt.Errorf("removing objects of %s: %w", bucket.variable, failed)
+		}
 	}
-	fmt.Fprintf(progress, "%d objects removed\n", removed)
-	return admin.Purge(ctx, t.ID)
-}
-
-func purgeObjects(ctx context.Context, url config.Secret, prefix string, admin tenant.Admin, t control.Tenant) (n int, err error) {
-	objects, err := results.Open(ctx, url.Reveal(), admin.Keys, results.Options{KeyPrefix: prefix})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, objects.Close()) }()
-	return objects.DeletePrefix(ctx, objects.Key(t.ID)+"/")
+	return removed, nil
 }

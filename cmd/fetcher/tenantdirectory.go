@@ -19,8 +19,32 @@ type directory interface {
 	DSN(t control.Tenant) (string, error)
 }
 
-// errManaged refuses to change what an external tenant manager owns.
-var errManaged = usageError{errors.New("tenants are kept by the tenant manager of MULTI_TENANT_URL; change them there")}
+var (
+	// errManaged refuses to change what an external tenant manager owns.
+	errManaged = usageError{errors.New("tenants are kept by the tenant manager of MULTI_TENANT_URL; change them there")}
+	// errSingle refuses to change a registry that no process reads.
+	errSingle = usageError{errors.New("there is one tenant, " + singleTenant + ", which can't be changed: MULTI_TENANT_ENABLED is false")}
+)
+
+// single is the directory of a deployment with one tenant.
+type single struct{ dsn string }
+
+// List returns the tenant.
+func (s single) List(context.Context) ([]control.Tenant, error) {
+	return []control.Tenant{{ID: singleTenant, Name: singleTenant, Status: control.TenantActive, Revision: 1}}, nil
+}
+
+// Get returns the tenant, or control.ErrNoTenant.
+func (s single) Get(ctx context.Context, tenantID string) (control.Tenant, error) {
+	if tenantID != singleTenant {
+		return control.Tenant{}, control.ErrNoTenant
+	}
+	list, err := s.List(ctx)
+	return list[0], err
+}
+
+// DSN returns the address of its database.
+func (s single) DSN(control.Tenant) (string, error) { return s.dsn, nil }
 
 func managerOf(cfg *config.Config) tenant.Manager {
 	t := cfg.Tenants
@@ -33,8 +57,11 @@ func managerOf(cfg *config.Config) tenant.Manager {
 // withAdmin runs f with the registry of DATABASE_URL.
 func withAdmin(ctx context.Context, f func(context.Context, *config.Config, tenant.Admin) error) error {
 	return withRegistry(ctx, func(ctx context.Context, cfg *config.Config, pool *pgxpool.Pool) error {
-		if cfg.Tenants.ManagerURL != "" {
+		switch {
+		case cfg.Tenants.ManagerURL != "":
 			return errManaged
+		case !cfg.Tenants.Multi:
+			return errSingle
 		}
 		keys, err := newKeyring(cfg)
 		if err != nil {
@@ -56,6 +83,9 @@ func withDirectory(ctx context.Context, f func(context.Context, *config.Config, 
 }
 
 func directoryOf(cfg *config.Config, pool *pgxpool.Pool) (directory, error) {
+	if !cfg.Tenants.Multi {
+		return single{singleDSN(cfg)}, nil
+	}
 	keys, err := newKeyring(cfg)
 	if err != nil {
 		return nil, err
