@@ -148,6 +148,13 @@ func rotateKeys(t *testing.T, d *blackbox.Dev, env []string, c blackbox.Client, 
 	if len(done) != 3 || done[0].Registry != 2 || done[1].TenantID != "acme" || done[1].Connections < 1 || done[1].Results != 2 {
 		t.Errorf("rotated %+v", done)
 	}
+	// A deleted tenant may come back, and would need the old key.
+	binary.Command(t, both, "tenant", "create", "gone", "--provision")
+	binary.Command(t, both, "tenant", "delete", "gone", "--yes")
+	if said := fails(t, both, 1, "", "keys", "rotate"); !strings.Contains(said, "of: gone") {
+		t.Errorf("rotation with a deleted tenant said %q", said)
+	}
+	binary.Command(t, both, "tenant", "delete", "gone", "--purge", "--yes")
 	alone[2] = "SERVER_ADDRESS=" + freeAddress(t)
 	p, err := binary.Launch(alone, "serve")
 	if err != nil {

@@ -83,8 +83,12 @@ func rotate(ctx context.Context, cfg *config.Config, db *control.DB, router *ten
 	if o.only == "" {
 		counts, failed := r.Registry(ctx)
 		views = append(views, rotatedView{Counts: counts, Error: text(failed)})
-		if ids, err = storedTenants(ctx, cfg, db); err != nil {
+		var deleted []string
+		if ids, deleted, err = storedTenants(ctx, cfg, db); err != nil {
 			return err
+		}
+		for _, id := range deleted { // after a resume it would need the old key
+			views = append(views, rotatedView{TenantID: id, Error: "the tenant is deleted: purge it, or resume it first"})
 		}
 	}
 	var faulty []string
@@ -123,23 +127,24 @@ func text(err error) string {
 	return err.Error()
 }
 
-// storedTenants lists the tenants that have a database.
-func storedTenants(ctx context.Context, cfg *config.Config, db *control.DB) ([]string, error) {
+// storedTenants lists the tenants whose database can be opened, and those that are deleted and not purged yet.
+func storedTenants(ctx context.Context, cfg *config.Config, db *control.DB) (ids, deleted []string, err error) {
 	tenants, err := directoryOf(cfg, db.Pool())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	all, err := tenants.List(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing tenants: %w", err)
+		return nil, nil, fmt.Errorf("listing tenants: %w", err)
 	}
-	var ids []string
 	for _, t := range all {
-		if t.Status != control.TenantDeleted {
+		if t.Status == control.TenantDeleted {
+			deleted = append(deleted, t.ID)
+		} else {
 			ids = append(ids, t.ID)
 		}
 	}
-	return ids, nil
+	return ids, deleted, nil
 }
 
 func printRotated(o rotateOptions, views []rotatedView) error {
@@ -165,7 +170,10 @@ func (a *app) checkKeys(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, missingLimit)
 	defer cancel()
 	r := &rotation.Rotator{Control: a.control, Tenants: a.router, Keys: a.keys}
-	missing, err := r.Missing(ctx, func(ctx context.Context) ([]string, error) { return storedTenants(ctx, a.cfg, a.control) })
+	missing, err := r.Missing(ctx, func(ctx context.Context) ([]string, error) {
+		ids, _, err := storedTenants(ctx, a.cfg, a.control)
+		return ids, err
+	})
 	if err != nil {
 		a.log.LogAttrs(ctx, slog.LevelWarn, "looking for missing keys failed", slog.Any("error", err))
 	}
