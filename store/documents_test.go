@@ -255,6 +255,30 @@ func TestObjectAndVersions(t *testing.T) {
 	}
 }
 
+// TestZeroObjectID changes a document whose id is all zeros, which leaves the others of its environment alone.
+func TestZeroObjectID(t *testing.T) {
+	t.Parallel()
+	d := newDocuments(t)
+	ctx := t.Context()
+	other := d.addObject(d.newFetch("https://docs.example.com/docs/other"), "a")
+	f := d.newFetch("https://docs.example.com/docs/zero")
+	f.ObjectID = uuid.UUID{}
+	zero := d.addObject(f, "b")
+
+	zero.Version, zero.ETag = 2, `"c"`
+	d.must(d.SaveObject(ctx, &zero))
+	if diff := cmp.Diff([]any{&zero, nil}, pair(d.Object(ctx, d.env, zero.ID))); diff != "" {
+		t.Errorf("saved (-want +got):\n%s", diff)
+	}
+	d.must(d.Unbind(ctx, &zero))
+	if diff := cmp.Diff([]any{&zero, nil}, pair(d.Object(ctx, d.env, zero.ID))); diff != "" || zero.Bound {
+		t.Errorf("unbound %t (-want +got):\n%s", !zero.Bound, diff)
+	}
+	if diff := cmp.Diff([]any{&other, nil}, pair(d.Object(ctx, d.env, other.ID))); diff != "" {
+		t.Errorf("the other document (-want +got):\n%s", diff)
+	}
+}
+
 func pair[T any](v *T, err error) []any {
 	if err != nil {
 		return []any{v, err}

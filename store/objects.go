@@ -69,14 +69,20 @@ func (s Documents) CreateObject(ctx context.Context, o *Object) (bool, error) {
 
 // SaveObject stores what a fetch changed of a document that LockPage returned.
 func (s Documents) SaveObject(ctx context.Context, o *Object) error {
-	return mapped("save object", s.db.WithContext(ctx).Select("Version", "LastFetchID", "LastFetchedAt", "ETag",
+	return mapped("save object", s.only(ctx, o).Select("Version", "LastFetchID", "LastFetchedAt", "ETag",
 		"FullFetchedAt", "DeclaredType", "FetchedBytes").Updates(o).Error)
 }
 
 // Unbind takes the page from a document that LockObject returned. Id and versions stay.
 func (s Documents) Unbind(ctx context.Context, o *Object) error {
 	o.Bound = false
-	return mapped("unbind object", s.db.WithContext(ctx).Select("Bound").Updates(o).Error)
+	return mapped("unbind object", s.only(ctx, o).Select("Bound").Updates(o).Error)
+}
+
+// only picks the row of the document. GORM would do so by itself, but not by an id that is all zeros, which callers may
+// choose as any other: it takes that for no id, and would change every document of the environment.
+func (s Documents) only(ctx context.Context, o *Object) *gorm.DB {
+	return s.db.WithContext(ctx).Where("environment_id = ? AND id = ?", o.EnvironmentID, o.ID)
 }
 
 // AddVersion stores the version, in the transaction that holds the document.

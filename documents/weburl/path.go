@@ -10,7 +10,7 @@ func checkPath(subject, path string) error {
 			return broken(subject, "must not have empty path segments")
 		}
 		if name, _, _ := strings.Cut(segment, ";"); name == "." || name == ".." {
-			return broken(subject, "must not have path segments . or ..")
+			return broken(subject, "must not have . or .. as path segments")
 		}
 	}
 	for i := range len(path) {

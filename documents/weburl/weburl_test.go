@@ -49,7 +49,7 @@ func TestURLs(t *testing.T) {
 		host   = "must have a valid host name"
 		port   = "must have a port from 1 to 65535 or none"
 		empty  = "must not have empty path segments"
-		dots   = "must not have path segments . or .."
+		dots   = "must not have . or .. as path segments"
 		chars  = "must not have characters in its path that RFC 3986 doesn't allow there"
 		ascii  = "must consist of visible ASCII characters"
 		enc    = "must not contain percent-encoding"
