@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/base64"
 	"math"
 	"net"
@@ -165,7 +166,7 @@ func (c *Config) checkAuth(k *checker) {
 func (c *Config) checkResults(k *checker) {
 	k.require(c.Results.URL.IsSet(), "RESULTS_URL", "is required")
 	if c.Results.URL.IsSet() {
-		k.require(isBucketURL(c.Results.URL.Reveal()), "RESULTS_URL", "must be file:///directory or s3://bucket?region=…")
+		k.require(isBucketURL(c.Results.URL.Reveal()), "RESULTS_URL", "must be file:///directory, s3://bucket?region=…, gs://bucket or azblob://container")
 	}
 	k.require(c.Results.TTL > 0, "RESULT_TTL", "must be positive")
 	k.require(isKeyPrefix(c.Results.KeyPrefix), "RESULTS_KEY_PREFIX", "must be path segments without . or .., and not start with a slash")
@@ -221,14 +222,27 @@ func (c *Config) checkSaaS(k *checker) {
 	}
 	k.require(c.Tenants.ManagerURL == "" || strings.HasPrefix(c.Tenants.ManagerURL, "https://"), "MULTI_TENANT_URL", insist)
 	for variable, bucket := range map[string]Secret{"RESULTS_URL": c.Results.URL, "CONTENT_URL": c.Documents.ContentURL} {
-		if u, err := url.Parse(bucket.Reveal()); err == nil && u.Scheme == "s3" {
-			k.require(encryptedS3(u.Query()), variable, insist)
+		if u, err := url.Parse(bucket.Reveal()); err == nil && bucket.IsSet() {
+			k.require(encryptedBucket(u.Scheme, u.Query()), variable, insist)
 		}
 	}
 	for variable, value := range map[string]string{"FETCH_DEV_ROOT_CA": c.Documents.DevRootCA, "FETCH_DEV_RESOLVER": c.Documents.DevResolver} {
 		k.require(value == "", variable, "is for tests, not for DEPLOYMENT_MODE=saas")
 	}
 	c.checkSaaSEvents(k, insist)
+}
+
+// encryptedBucket reports whether a bucket's URL leaves TLS on. Google's has no way to turn it off.
+func encryptedBucket(scheme string, q url.Values) bool {
+	switch scheme {
+	case "s3":
+		return encryptedS3(q)
+	case "azblob": // a local emulator is plain unless told otherwise
+		emulated, err := strconv.ParseBool(cmp.Or(q.Get("localemu"), "false"))
+		protocol := q.Get("protocol")
+		return err == nil && (protocol == schemeHTTPS || protocol == "" && !emulated)
+	}
+	return true
 }
 
 // encryptedS3 reports whether the parameters of an s3 URL leave TLS on: an endpoint of one's own is https, and
@@ -298,7 +312,7 @@ func isBucketURL(text string) bool {
 	switch u.Scheme {
 	case "file":
 		return u.Host == "" && strings.HasPrefix(u.Path, "/")
-	case "s3":
+	case "s3", "gs", "azblob":
 		return u.Host != "" && u.User == nil
 	default:
 		return false

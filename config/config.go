@@ -89,7 +89,7 @@ type Keys struct {
 
 // Results is the object storage of results.
 type Results struct {
-	URL       Secret        `env:"RESULTS_URL" desc:"Bucket: file:///dir or s3://bucket?region=…&endpoint=…"`
+	URL       Secret        `env:"RESULTS_URL" desc:"Bucket: file:///dir, s3://bucket?region=…&endpoint=…, gs://bucket or azblob://container."`
 	KeyPrefix string        `env:"RESULTS_KEY_PREFIX" desc:"In front of every object key."`
 	TTL       time.Duration `env:"RESULT_TTL" envDefault:"168h" desc:"How long a result can be downloaded."`
 	SafeCells bool          `env:"CSV_SAFE_CELLS" envDefault:"false" desc:"CSV: put a ' in front of texts that a spreadsheet would take for a formula."`

@@ -23,7 +23,7 @@ func TestResultsGuide(t *testing.T) {
 	d := shared(t)
 	dir := tempDir(t)
 	python := filepath.Join(dir, "guide.py")
-	if err := os.WriteFile(python, []byte(blocks(string(guide), "python")), 0o600); err != nil {
+	if err = os.WriteFile(python, []byte(blocks(string(guide), "python")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail")

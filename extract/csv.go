@@ -3,6 +3,7 @@ package extract
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/fetcherhq/fetcher/source"
 )
@@ -108,7 +109,7 @@ func needsQuotes(text []byte) bool {
 // disarm puts a ' in front of the text behind mark if a spreadsheet would take it for a formula. A number is none.
 func disarm(dst []byte, mark int) []byte {
 	text := dst[mark:]
-	if len(text) == 0 || !bytes.ContainsRune([]byte("=+-@\t\r\n"), rune(text[0])) || isDecimal(text) {
+	if len(text) == 0 || strings.IndexByte("=+-@\t\r\n", text[0]) < 0 || isDecimal(text) {
 		return dst
 	}
 	return slices.Insert(dst, mark, '\'')

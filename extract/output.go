@@ -98,7 +98,7 @@ func segment(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
 		c := name[i]
-		if isPlain(c) && !(c == '.' && i == 0) && !strings.HasPrefix(name[i:], "__0x") {
+		if isPlain(c) && (c != '.' || i > 0) && !strings.HasPrefix(name[i:], "__0x") {
 			b.WriteByte(c)
 			continue
 		}

@@ -192,7 +192,7 @@ func (e *parquetEncoder) footer() ([]byte, error) {
 	out := []byte{fieldVersion, version << 1, fieldSchema, structs}
 	out = binary.AppendUvarint(out, uint64(len(e.columns)+1))
 	root := format.SchemaElement{Name: "table", NumChildren: thrift.New(int32(len(e.columns)))} // #nosec G115 -- no table has that many
-	elements := []format.SchemaElement{root}
+	elements := append(make([]format.SchemaElement, 0, len(e.columns)+1), root)
 	for _, c := range e.columns {
 		elements = append(elements, c.element())
 	}

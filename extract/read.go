@@ -87,14 +87,14 @@ func (r *reader) table(ctx context.Context, session source.Session, step Step, f
 	}
 	b.data = data
 	err = session.Stream(ctx, step.Query, func(row source.Row) error {
-		data, failed := r.enc.row(b.data, row)
+		grown, failed := r.enc.row(b.data, row)
 		if failed != nil {
 			return r.refuseCell(failed, step)
 		}
-		b.data = data
+		b.data = grown
 		b.rows++
-		if len(data) >= blockBytes {
-			_, failed = pass(data)
+		if len(grown) >= blockBytes {
+			_, failed = pass(grown)
 		}
 		return failed
 	})

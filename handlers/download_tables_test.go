@@ -40,13 +40,13 @@ func (s *service) completeTables(t *testing.T, format string, files ...file) (*s
 	claimed, err := db.Claim(t.Context(), job.ID, time.Now(), 5)
 	must(t, err)
 	put := func(name string, content io.Reader) results.Facts {
-		w, err := s.results.Create(t.Context(), "acme", s.results.Key("acme", "external-data", job.ID.String(), name))
-		must(t, err)
+		w, failed := s.results.Create(t.Context(), "acme", s.results.Key("acme", "external-data", job.ID.String(), name))
+		must(t, failed)
 		defer w.Abort()
-		_, err = io.Copy(w, content)
-		must(t, err)
-		f, err := w.Commit(t.Context())
-		must(t, err)
+		_, failed = io.Copy(w, content)
+		must(t, failed)
+		f, failed := w.Commit(t.Context())
+		must(t, failed)
 		return f
 	}
 	var tables []map[string]any

@@ -11,8 +11,9 @@ import (
 
 // ArchiveEntry is one object in an archive.
 type ArchiveEntry struct {
-	Name string // in the archive: ASCII, with slashes
 	Facts
+
+	Name string // in the archive: ASCII, with slashes
 }
 
 // Archive streams objects as one ZIP file: stored, with fixed times, so that the same objects make the same bytes, of a
@@ -130,10 +131,14 @@ const (
 	zipMode        = 0o100644 << 16
 	zipDate        = 0x21 // the first of January of 1980, at midnight
 	zipEnd64Length = 44
+
+	zipRecordRoom = 128 // for most
 )
 
 // zipRecord appends little-endian numbers.
 type zipRecord []byte
+
+func newRecord() zipRecord { return make(zipRecord, 0, zipRecordRoom) }
 
 func (r *zipRecord) u16(values ...uint16) {
 	for _, v := range values {
@@ -163,7 +168,7 @@ func version(large bool) uint16 {
 }
 
 func localHeader(e ArchiveEntry) []byte {
-	var r, extra zipRecord
+	r, extra := newRecord(), newRecord()
 	size := uint32(min(e.SizeBytes, math.MaxUint32)) // #nosec G115 -- bounded
 	large := isLarge(e.SizeBytes)
 	if large {
@@ -179,7 +184,7 @@ func localHeader(e ArchiveEntry) []byte {
 
 func (a *Archive) centralHeader(i int) []byte {
 	e, at := a.entries[i], a.at[i]
-	var r, extra zipRecord
+	r, extra := newRecord(), newRecord()
 	if isLarge(e.SizeBytes) {
 		extra.u64(e.SizeBytes, e.SizeBytes)
 	}
@@ -187,7 +192,7 @@ func (a *Archive) centralHeader(i int) []byte {
 		extra.u64(at)
 	}
 	if len(extra) > 0 {
-		var head zipRecord
+		head := newRecord()
 		head.u16(zipExtra64, uint16(len(extra))) // #nosec G115 -- three numbers
 		extra = append(head, extra...)
 	}
@@ -203,7 +208,7 @@ func (a *Archive) centralHeader(i int) []byte {
 
 // directory is what follows the last object.
 func (a *Archive) directory() []byte {
-	var r zipRecord
+	r := newRecord()
 	for i := range a.entries {
 		r = append(r, a.centralHeader(i)...)
 	}

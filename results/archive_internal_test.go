@@ -50,9 +50,9 @@ func TestArchiveZip64(t *testing.T) {
 	var got []int64
 	for i, f := range z.File {
 		got = append(got, int64(f.UncompressedSize64))
-		at, err := f.DataOffset()
-		if want := a.at[i] + int64(len(localHeader(entries[i]))); err != nil || at != want {
-			t.Errorf("%s is at %d, want %d (%v)", f.Name, at, want, err)
+		at, failed := f.DataOffset()
+		if want := a.at[i] + int64(len(localHeader(entries[i]))); failed != nil || at != want {
+			t.Errorf("%s is at %d, want %d (%v)", f.Name, at, want, failed)
 		}
 	}
 	if !slices.Equal(got, sizes) {

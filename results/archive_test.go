@@ -45,8 +45,8 @@ func TestArchive(t *testing.T) {
 	if err != nil || int64(len(file)) != a.Size() {
 		t.Fatalf("%d bytes, said to be %d: %v", len(file), a.Size(), err)
 	}
-	if again, err := readArchive(t, a); err != nil || !bytes.Equal(again, file) {
-		t.Error("another archive the second time", err)
+	if again, failed := readArchive(t, a); failed != nil || !bytes.Equal(again, file) {
+		t.Error("another archive the second time", failed)
 	}
 	z, err := zip.NewReader(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
@@ -96,7 +96,7 @@ func TestTamperedArchive(t *testing.T) {
 }
 
 // ReclaimAll removes what it saw below a directory, finished or not, and nothing beside it.
-func TestReclaimAll(t *testing.T) {
+func TestReclaimAll(t *testing.T) { //nolint:tparallel // few and short
 	t.Parallel()
 	files, _ := open(t)
 	objects, uploads := openS3(t)

@@ -33,9 +33,12 @@ func openBucket(ctx context.Context, raw string) (*bucket, error) {
 		return openDirectory(ctx, u)
 	case s3Scheme:
 		return openS3(ctx, u)
-	default:
-		return nil, fmt.Errorf("unknown scheme %q", u.Scheme)
 	}
+	b, err := openCloud(ctx, u)
+	if err == nil && b == nil {
+		err = fmt.Errorf("unknown scheme %q", u.Scheme)
+	}
+	return b, err
 }
 
 // openDirectory keeps objects as files. A file is written under a temporary name beside its final one, because a

@@ -65,7 +65,7 @@ type Facts struct {
 }
 
 // Open opens the bucket at url: file:///directory, which is created with mode 0700 if need be, or
-// s3://bucket?region=…&endpoint=…. The caller closes the Store.
+// s3://bucket?region=…&endpoint=…, gs://bucket or azblob://container. The caller closes the Store.
 func Open(ctx context.Context, url string, keys *secret.Keyring, o Options) (*Store, error) {
 	b, err := openBucket(ctx, url)
 	if err != nil {

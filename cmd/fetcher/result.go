@@ -16,7 +16,7 @@ import (
 // Variables of a consumer's tools. They are no configuration of the service.
 const (
 	envAPI   = "FETCHER_API"
-	envToken = "FETCHER_TOKEN"
+	envToken = "FETCHER_TOKEN" // #nosec G101 -- the name of a variable
 	envKey   = "FETCHER_HMAC_KEY"
 
 	defaultAPI = "http://127.0.0.1:4006"

@@ -85,23 +85,23 @@ func checkStream(r io.Reader, e expectation, key []byte) (*digests, error) {
 }
 
 // openPlain opens a file, decrypting it if it is an age object.
-func openPlain(path string, identities []age.Identity) (r io.Reader, encrypted bool, closer io.Closer, err error) {
+func openPlain(path string, identities []age.Identity) (r io.Reader, closer io.Closer, err error) {
 	f, err := os.Open(path) //nolint:gosec // the caller's own file
 	if err != nil {
-		return nil, false, nil, usageError{err}
+		return nil, nil, usageError{err}
 	}
 	b := bufio.NewReader(f)
 	if head, _ := b.Peek(len(ageMagic)); string(head) != ageMagic {
-		return b, false, f, nil
+		return b, f, nil
 	}
 	if len(identities) == 0 {
-		return nil, true, nil, errors.Join(usageError{errors.New(path + " is encrypted: --identity is needed")}, f.Close())
+		return nil, nil, errors.Join(usageError{errors.New(path + " is encrypted: --identity is needed")}, f.Close())
 	}
 	r, err = age.Decrypt(b, identities...)
 	if err != nil {
-		return nil, true, nil, errors.Join(fmt.Errorf("%s can't be decrypted: %w", path, err), f.Close())
+		return nil, nil, errors.Join(fmt.Errorf("%s can't be decrypted: %w", path, err), f.Close())
 	}
-	return r, true, f, nil
+	return r, f, nil
 }
 
 // readIdentities reads a file with age identities, as fetcher keys identity prints them.
@@ -123,7 +123,7 @@ func readIdentities(path string) ([]age.Identity, error) {
 
 // readManifest reads a manifest.
 func readManifest(path string, identities []age.Identity) (*extract.Manifest, error) {
-	r, _, closer, err := openPlain(path, identities)
+	r, closer, err := openPlain(path, identities)
 	if err != nil {
 		return nil, err
 	}

@@ -86,9 +86,9 @@ func (v *verification) run(cmd *cobra.Command) error {
 		return err
 	}
 	if v.isZip {
-		n, err := checkArchive(v.file, want, v.hmacKey)
-		if err != nil {
-			return fmt.Errorf("%s: %w", v.file, err)
+		n, failed := checkArchive(v.file, want, v.hmacKey)
+		if failed != nil {
+			return fmt.Errorf("%s: %w", v.file, failed)
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d tables are as its manifest says; %s\n", v.file, n, v.told(want))
 		return err
@@ -96,7 +96,7 @@ func (v *verification) run(cmd *cobra.Command) error {
 	if !want.known() && !v.encrypted {
 		return usageError{errors.New("there is nothing to compare with: give --sha256, --hmac, --manifest or --job")}
 	}
-	r, _, closer, err := openPlain(v.file, v.identities)
+	r, closer, err := openPlain(v.file, v.identities)
 	if err != nil {
 		return err
 	}
