@@ -329,13 +329,16 @@ func (p *plant) files() []string {
 	p.t.Helper()
 	var found []string
 	err := filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // removed in this moment
+			return nil
+		}
 		if err == nil && !d.IsDir() {
 			rel, _ := filepath.Rel(p.dir, path)
 			found = append(found, rel)
 		}
 		return err
 	})
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil {
 		p.t.Fatal(err)
 	}
 	return found
