@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -42,7 +41,7 @@ func TestMain(m *testing.M) {
 const (
 	acme    = "acme"
 	product = "ledger"
-	patient = 30 * time.Second // the bound of everything that is waited for
+	patient = time.Minute // the bound of everything that is waited for
 )
 
 // plant is everything a job needs, on real databases of its own.
