@@ -30,7 +30,7 @@ func (p *plant) settle(id string, maxRunning int) *pgxpool.Pool {
 	if err := p.control.CreateTenant(p.t.Context(), &row); err != nil {
 		p.t.Fatal(err)
 	}
-	lease := must(p.tenants.Acquire(p.t.Context(), id))
+	lease := p.leaseOf(id)
 	defer lease.Release()
 	name, kind, of := "src", string(source.PostgreSQL), product
 	_, err := p.conns.Create(p.t.Context(), store.NewConnections(lease.DB(p.t.Context())), id, of, connections.Input{
@@ -47,7 +47,7 @@ func (p *plant) settle(id string, maxRunning int) *pgxpool.Pool {
 func (p *plant) pile(id string, n int, table string) []uuid.UUID {
 	p.t.Helper()
 	ctx := p.t.Context()
-	lease := must(p.tenants.Acquire(ctx, id))
+	lease := p.leaseOf(id)
 	defer lease.Release()
 	var ids []uuid.UUID
 	err := lease.DB(ctx).Raw(`INSERT INTO jobs (id, request_hash, metadata, mapped_fields, source, datasources)

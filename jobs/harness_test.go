@@ -24,6 +24,7 @@ import (
 	"github.com/fetcherhq/fetcher/dial"
 	"github.com/fetcherhq/fetcher/extract"
 	"github.com/fetcherhq/fetcher/jobs"
+	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/results"
 	"github.com/fetcherhq/fetcher/secret"
 	"github.com/fetcherhq/fetcher/source"
@@ -150,9 +151,16 @@ func (p *plant) connect(name, product string, d testkit.Database) *store.Connect
 	return c
 }
 
-func (p *plant) lease() *tenant.Lease {
+func (p *plant) lease() *tenant.Lease { return p.leaseOf(acme) }
+
+// leaseOf returns a lease on a tenant's database, which takes long to open on a busy machine: it is migrated then.
+func (p *plant) leaseOf(id string) (l *tenant.Lease) {
 	p.t.Helper()
-	l, err := p.tenants.Acquire(context.Background(), acme)
+	var err error
+	p.eventually(func() bool {
+		l, err = p.tenants.Acquire(context.Background(), id)
+		return problem.CodeOf(err) != problem.TenantUnavailable
+	}, func() string { return fmt.Sprint(err) })
 	if err != nil {
 		p.t.Fatal(err)
 	}

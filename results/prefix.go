@@ -46,8 +46,8 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) (n int, err err
 		return 0, fmt.Errorf("delete objects: %q does not end a directory", prefix)
 	}
 	err = s.List(ctx, prefix, func(o Object) error {
-		if err := s.Delete(ctx, o.Key); err != nil && !errors.Is(err, ErrGone) {
-			return err
+		if failed := s.Delete(ctx, o.Key); failed != nil && !errors.Is(failed, ErrGone) {
+			return failed
 		}
 		n++
 		return nil

@@ -102,11 +102,16 @@ func (p *plant) with(keys *secret.Keyring) *process {
 
 func (x *process) lease(t *testing.T) *tenant.Lease {
 	t.Helper()
-	l, err := x.tenants.Acquire(context.Background(), acme)
-	if err != nil {
-		t.Fatal(err)
+	for end := time.Now().Add(time.Minute); ; {
+		l, err := x.tenants.Acquire(context.Background(), acme)
+		if problem.CodeOf(err) == problem.TenantUnavailable && time.Now().Before(end) { // still being migrated
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
 	}
-	return l
 }
 
 // connect stores a connection with every kind of secret but the certificate's.
