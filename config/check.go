@@ -222,7 +222,7 @@ func (c *Config) checkSaaS(k *checker) {
 	}
 	k.require(c.Tenants.ManagerURL == "" || strings.HasPrefix(c.Tenants.ManagerURL, "https://"), "MULTI_TENANT_URL", insist)
 	for variable, bucket := range map[string]Secret{"RESULTS_URL": c.Results.URL, "CONTENT_URL": c.Documents.ContentURL} {
-		if u, err := url.Parse(bucket.Reveal()); err == nil {
+		if u, err := url.Parse(bucket.Reveal()); err == nil && bucket.IsSet() {
 			k.require(encryptedBucket(u.Scheme, u.Query()), variable, insist)
 		}
 	}

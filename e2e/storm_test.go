@@ -190,6 +190,16 @@ func (s *storm) launch(i int) *blackbox.Process {
 	return p
 }
 
+// supervise starts again what ended by itself, as service managers do: a process that starts while the control database
+// is away gives up.
+func (s *storm) supervise() {
+	for i, p := range s.processes {
+		if p.Ended() {
+			s.processes[i] = s.launch(i)
+		}
+	}
+}
+
 func (s *storm) ready(address string) {
 	s.t.Helper()
 	s.eventually("a manager is ready", func() bool {
@@ -202,6 +212,7 @@ func (s *storm) ready(address string) {
 	})
 }
 
+// eventually polls until ok. Nobody else kills meanwhile.
 func (s *storm) eventually(what string, ok func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(stormPatience); !ok(); <-time.After(100 * time.Millisecond) {
@@ -211,6 +222,7 @@ func (s *storm) eventually(what string, ok func() bool) {
 			}
 			s.t.Fatalf("not within %s: %s", stormPatience, what)
 		}
+		s.supervise()
 	}
 }
 
@@ -226,6 +238,7 @@ func (s *storm) kill() (stop func() int) {
 				return
 			case <-time.After(2 * time.Second):
 			}
+			s.supervise()
 			i := rand.IntN(len(s.processes))
 			s.processes[i].Kill()
 			s.processes[i] = s.launch(i)

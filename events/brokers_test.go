@@ -135,6 +135,8 @@ func TestRabbit(t *testing.T) {
 		t.Errorf("delivery %+v", got)
 	}
 
+	// Otherwise the broker's word may be lost, and the first one comes again.
+	p.eventually("it is published", func() bool { return p.count(acme, published) == 1 })
 	w.sever(true)
 	job = p.end(acme)
 	p.eventually("it was tried", func() bool {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/dial"
 	"github.com/fetcherhq/fetcher/events"
+	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/secret"
 	"github.com/fetcherhq/fetcher/store"
 	"github.com/fetcherhq/fetcher/store/control"
@@ -100,7 +101,15 @@ func (p *plant) end(id string) uuid.UUID {
 func (p *plant) endUnmarked(id string) uuid.UUID {
 	p.t.Helper()
 	ctx := p.t.Context()
-	lease := must(p.tenants.AcquireSuspended(ctx, id))
+	var lease *tenant.Lease
+	var err error
+	p.eventually("the database is open", func() bool { // which takes long on a busy machine: it is migrated then
+		lease, err = p.tenants.AcquireSuspended(ctx, id)
+		return problem.CodeOf(err) != problem.TenantUnavailable
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	defer lease.Release()
 	rows := store.NewJobs(lease.DB(ctx))
 	job := &store.Job{

@@ -67,7 +67,8 @@ func (l leases) RenewLease(ctx context.Context, _ uuid.UUID, _ time.Duration) (b
 	return l.renew(ctx)
 }
 
-func brief(o *jobs.WorkerOptions) { o.LeaseTTL, o.Heartbeat = time.Second, 200*time.Millisecond }
+// brief is short, and longer than a busy machine leaves a worker without a turn.
+func brief(o *jobs.WorkerOptions) { o.LeaseTTL, o.Heartbeat = 3*time.Second, 600*time.Millisecond }
 
 func doc(n int) string {
 	return fmt.Sprintf(`{"src":{"slow":[{"id":1,"n":%d},{"id":2,"n":%d},{"id":3,"n":%d}]}}`, n, n, n)

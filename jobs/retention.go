@@ -287,7 +287,7 @@ func (r *Retention) orphans(ctx context.Context, tenantID string) error {
 	return errors.Join(err, flush())
 }
 
-// jobOf is the job that the key of an object names.
+// jobOf is the job that the key of an object names, finished or not.
 func (r *Retention) jobOf(tenantID, key string) (uuid.UUID, bool) {
 	rest, ok := strings.CutPrefix(key, r.directory(tenantID))
 	if !ok {
@@ -295,9 +295,7 @@ func (r *Retention) jobOf(tenantID, key string) (uuid.UUID, bool) {
 	}
 	name, _, inside := strings.Cut(rest, "/")
 	if !inside {
-		if name, ok = strings.CutSuffix(rest, ".json"); !ok {
-			return uuid.UUID{}, false
-		}
+		name, _, _ = strings.Cut(name, ".") // of a document, compressed or not, or of one that was never finished
 	}
 	id, err := uuid.Parse(name)
 	return id, err == nil && id.String() == name

@@ -73,9 +73,12 @@ func TestRetention(t *testing.T) {
 	const long, short = 25 * time.Hour, 23 * time.Hour
 	nobodys, young, foreign := uuid.NewString(), uuid.NewString(), uuid.NewString()
 	p.object(long, acme, "external-data", nobodys+".json")
+	p.object(long, acme, "external-data", nobodys+".json.gz")
+	p.object(long, acme, "external-data", nobodys+".json.1882.tmp") // of a writer that was killed
 	p.object(long, acme, "external-data", nobodys, "src", "small.csv")
 	p.object(long, acme, "external-data", expired[0].String(), "src", "small.csv") // of a result with more than one object
 	p.object(short, acme, "external-data", young+".json")
+	p.object(short, acme, "external-data", young+".json.zst")
 	p.object(long, acme, "external-data", pending.String()+".json")
 	p.object(long, acme, "external-data", "notes.txt")
 	p.object(long, acme, "documents", nobodys+".json")
@@ -99,11 +102,15 @@ func TestRetention(t *testing.T) {
 	for _, id := range []string{kept.String(), almost.String(), young, pending.String()} {
 		want = append(want, filepath.Join(acme, "external-data", id+".json"))
 	}
+	want = append(want, filepath.Join(acme, "external-data", young+".json.zst"))
 	slices.Sort(want)
 	got := p.files()
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(filepath.Join(p.dir, acme, "external-data", expired[0].String())); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of an expired result: %v", err)
 	}
 	for _, id := range expired {
 		job := p.job(id)

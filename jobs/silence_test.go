@@ -23,7 +23,7 @@ func (p *plant) behind(t *testing.T) (*proxy, *pgxpool.Pool) {
 	t.Helper()
 	x, dsn := newProxy(t, p.pool.Config().ConnString())
 	settings := must(pgxpool.ParseConfig(dsn))
-	tenant.GuardControl(settings.ConnConfig, 5*time.Second, 10*time.Second)
+	tenant.GuardControl(settings.ConnConfig, 5*time.Second, 2*time.Minute) // not what ends a wait here
 	pool := must(pgxpool.NewWithConfig(t.Context(), settings))
 	t.Cleanup(func() {
 		x.speak()
@@ -63,13 +63,13 @@ func TestSilentControlDatabase(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
-			if err := answered(t, 5*time.Second, submit); problem.CodeOf(err) != problem.Unavailable {
+			if err := answered(t, patient, submit); problem.CodeOf(err) != problem.Unavailable {
 				t.Errorf("submit: %v", err)
 			}
 		})
 	}
 	wg.Go(func() {
-		err := answered(t, 6*time.Second, func() error { _, err := sweeper.Sweep(t.Context()); return err })
+		err := answered(t, patient, func() error { _, err := sweeper.Sweep(t.Context()); return err })
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("sweep: %v", err)
 		}
@@ -146,7 +146,7 @@ func TestStopWithoutTenantDatabase(t *testing.T) {
 	id := p.submit(request(t, "", "slow"))
 	p.reading(1)
 	a.gone.Store(true)
-	if err := answered(t, 3*time.Second, func() error { return w.Stop(t.Context()) }); err != nil {
+	if err := answered(t, patient/2, func() error { return w.Stop(t.Context()) }); err != nil {
 		t.Fatal(err)
 	}
 	if job := p.job(id); job.Status != store.JobProcessing { // left to a successor
@@ -171,7 +171,7 @@ func TestStopWithoutControlDatabase(t *testing.T) {
 	p.submit(request(t, "", "slow"))
 	p.reading(1)
 	x.hush()
-	err := answered(t, 4*time.Second, func() error { return w.Stop(t.Context()) })
+	err := answered(t, patient, func() error { return w.Stop(t.Context()) })
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("stop: %v", err)
 	}
@@ -184,7 +184,7 @@ func TestRetryIsNotCutShort(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, smallTable, `CREATE FUNCTION fails() RETURNS int LANGUAGE plpgsql AS
 		$$ BEGIN RAISE serialization_failure; END $$`, `CREATE VIEW moody AS SELECT fails() AS id`)
-	p.worker(func(o *jobs.WorkerOptions) { o.RetryUnit, o.MaxAttempts = 2*time.Second, 2 })
+	p.worker(func(o *jobs.WorkerOptions) { o.RetryUnit, o.MaxAttempts = 4*time.Second, 2 })
 	id := p.submit(request(t, "", "moody"))
 	job := p.await(id, func(j *store.Job) bool { return j.NextAttemptAt != nil })
 	if err := p.queue.Enqueue(t.Context(), acme, id); err != nil {

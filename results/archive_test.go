@@ -98,7 +98,7 @@ func TestTamperedArchive(t *testing.T) {
 // ReclaimAll removes what it saw below a directory, finished or not, and nothing beside it.
 func TestReclaimAll(t *testing.T) { //nolint:tparallel // few and short
 	t.Parallel()
-	files, _ := open(t)
+	files, dir := open(t)
 	objects, uploads := openS3(t)
 	for name, s := range map[string]*results.Store{"file": files, "s3": objects} {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +132,11 @@ func TestReclaimAll(t *testing.T) { //nolint:tparallel // few and short
 			}
 			if name == "s3" && uploads() != 0 {
 				t.Errorf("%d uploads are open", uploads())
+			}
+			if name == "file" {
+				if left, err := os.ReadDir(filepath.Join(dir, filepath.Dir(key("job.json")))); err != nil || len(left) != 2 {
+					t.Errorf("left is %v, %v", left, err)
+				}
 			}
 			asked := false
 			if err := s.ReclaimAll(t.Context(), key("job")+"/", func(context.Context) error { asked = true; return nil }); err != nil || asked {

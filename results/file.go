@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gocloud.dev/blob"
@@ -56,7 +57,7 @@ func openDirectory(ctx context.Context, u *url.URL) (*bucket, error) {
 		dir = strings.TrimPrefix(dir, "/")
 	}
 	d := directory(dir)
-	return &bucket{Bucket: b, writer: d.writer, settle: d.sync, strays: d.strays, pinging: d.ping}, nil
+	return &bucket{Bucket: b, writer: d.writer, settle: d.sync, strays: d.strays, prune: d.prune, pinging: d.ping}, nil
 }
 
 type directory string
@@ -82,7 +83,7 @@ func (d directory) sync(key string) error {
 }
 
 // strays finds the temporary files that killed writers of key, or of any below it if it ends with a slash, left behind.
-// Nil: there are none.
+// An empty directory is left behind, too. Nil: there is nothing.
 func (d directory) strays(_ context.Context, key string) (stray, error) {
 	dir, base := filepath.Split(d.path(key))
 	dir = filepath.Clean(dir)
@@ -91,6 +92,7 @@ func (d directory) strays(_ context.Context, key string) (stray, error) {
 		dir = d.path(key)
 	}
 	var found []string
+	dirs := false
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -101,6 +103,7 @@ func (d directory) strays(_ context.Context, key string) (stray, error) {
 			if path != dir && !whole {
 				return fs.SkipDir
 			}
+			dirs = whole
 		case strings.HasSuffix(path, tempSuffix) && (whole || strings.HasPrefix(e.Name(), base+".")):
 			found = append(found, path)
 		}
@@ -109,7 +112,7 @@ func (d directory) strays(_ context.Context, key string) (stray, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if len(found) == 0 {
+	if len(found) == 0 && !dirs {
 		return nil, nil //nolint:nilnil // nothing to remove
 	}
 	return func(context.Context) error {
@@ -120,6 +123,20 @@ func (d directory) strays(_ context.Context, key string) (stray, error) {
 		}
 		return nil
 	}, nil
+}
+
+// prune removes the directory of a key that ends with a slash, and those below, as far as they are empty.
+func (d directory) prune(key string) {
+	var found []string
+	_ = filepath.WalkDir(d.path(key), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			found = append(found, path)
+		}
+		return nil // what is gone already, or can't be read, stays so
+	})
+	for _, path := range slices.Backward(found) {
+		_ = unix.Rmdir(path) // one that is not empty stays
+	}
 }
 
 func (d directory) ping(context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"gocloud.dev/blob"
@@ -14,9 +15,12 @@ import (
 type Object struct {
 	Key     string
 	ModTime time.Time
+
+	Unfinished bool // no object, but what a writer is making or, killed, left behind; a file bucket lists such
 }
 
-// List calls fn with every object whose key begins with prefix, which Key has made, in the order of keys, until fn fails.
+// List calls fn with every object, and unfinished one, whose key begins with prefix, which Key has made, in the order of
+// keys, until fn fails.
 // Objects that come or go meanwhile may be missed.
 func (s *Store) List(ctx context.Context, prefix string, fn func(Object) error) error {
 	all := s.bucket.List(&blob.ListOptions{Prefix: prefix})
@@ -28,13 +32,15 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(Object) error) 
 		if err != nil {
 			return storageError("list", err)
 		}
-		if err := fn(Object{Key: object.Key, ModTime: object.ModTime}); err != nil {
+		unfinished := strings.HasSuffix(object.Key, tempSuffix)
+		if err := fn(Object{Key: object.Key, ModTime: object.ModTime, Unfinished: unfinished}); err != nil {
 			return err
 		}
 	}
 }
 
-// DeletePrefix deletes every object whose key begins with prefix, which ends with a slash, and returns how many.
+// DeletePrefix deletes every object, and unfinished one, whose key begins with prefix, which ends with a slash, and
+// returns how many.
 func (s *Store) DeletePrefix(ctx context.Context, prefix string) (n int, err error) {
 	if prefix == "" || prefix[len(prefix)-1] != '/' {
 		return 0, fmt.Errorf("delete objects: %q does not end a directory", prefix)
@@ -46,5 +52,8 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) (n int, err err
 		n++
 		return nil
 	})
+	if err == nil && s.bucket.prune != nil {
+		s.bucket.prune(prefix)
+	}
 	return n, err
 }

@@ -72,10 +72,13 @@ func (s *Store) reclaim(ctx context.Context, key string, found map[string]string
 			return storageError("reclaim", err)
 		}
 	}
-	for key, etag := range found {
-		if err := s.deleteSeen(ctx, key, etag); err != nil {
+	for object, etag := range found {
+		if err := s.deleteSeen(ctx, object, etag); err != nil {
 			return err
 		}
+	}
+	if s.bucket.prune != nil && strings.HasSuffix(key, "/") {
+		s.bucket.prune(key)
 	}
 	return nil
 }

@@ -122,6 +122,7 @@ type bucket struct {
 	writer  func() *blob.WriterOptions                           // options of a new object
 	settle  func(key string) error                               // makes a finished object durable; may be nil
 	strays  func(ctx context.Context, key string) (stray, error) // unfinished uploads under a key; nil when there are none
+	prune   func(key string)                                     // removes empty directories, of storage that has any; may be nil
 	pinging func(ctx context.Context) error
 }
 

@@ -221,7 +221,7 @@ func (r *Rotator) result(ctx context.Context, id string, ref store.ResultRef) er
 		segment = ""
 	}
 	err := r.Store.List(ctx, r.Store.Key(segment, "external-data", ref.JobID.String())+"/", func(o results.Object) error {
-		if o.Key != ref.Path {
+		if o.Key != ref.Path && !o.Unfinished { // what a rotation that was killed left of one
 			keys = append(keys, o.Key)
 		}
 		return nil

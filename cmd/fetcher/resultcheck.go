@@ -23,7 +23,7 @@ const (
 
 	unknownSize = -1
 	ageMagic    = "age-encryption.org/v1"
-	zipMagic    = "PK"
+	zipMagic    = "PK\x03\x04" // of the first file; a table may begin with PK
 )
 
 // expectation is what is known of a file. An empty digest is not known.

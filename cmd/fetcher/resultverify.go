@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -74,7 +75,7 @@ func (v *verification) prepare() (err error) {
 	}
 	defer f.Close()
 	head := make([]byte, len(ageMagic))
-	n, _ := f.Read(head)
+	n, _ := io.ReadFull(f, head)
 	v.encrypted = string(head[:n]) == ageMagic
 	v.isZip = n >= len(zipMagic) && string(head[:len(zipMagic)]) == zipMagic
 	return nil

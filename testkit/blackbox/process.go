@@ -128,6 +128,16 @@ func (p *Process) Wait(limit time.Duration) error {
 	return nil
 }
 
+// Ended reports whether the process is over.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Kill is kill -9.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
