@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -185,8 +186,17 @@ func (t *typ) CheckOperand(o source.Operand) bool {
 		}
 	case source.FamilyDecimal:
 		return withinDecimal(o.Text)
+	case source.FamilyNetwork:
+		return isAddress(o.Text, t.name == "inet6")
 	}
 	return true
+}
+
+// isAddress reports whether text is an address of one family. The server would make null of any other text, which
+// matches nothing, not even by ne.
+func isAddress(text string, six bool) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && a.Is6() == six && a.Zone() == ""
 }
 
 // withinMedium checks a number for 24 bits, which the family takes for the size of a parser.
