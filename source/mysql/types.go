@@ -149,6 +149,9 @@ func labels(definition string) []string {
 	for i := 0; i < len(definition); i++ {
 		c := definition[i]
 		switch {
+		case c == '\\' && inside && i+1 < len(definition):
+			i++
+			word = append(word, unescaped(definition[i]))
 		case c != '\'' && inside:
 			word = append(word, c)
 		case c != '\'':
@@ -162,6 +165,19 @@ func labels(definition string) []string {
 		}
 	}
 	return out
+}
+
+// unescaped returns what c stands for behind a backslash. The catalogue writes labels so, whatever the SQL mode is.
+func unescaped(c byte) byte {
+	switch c {
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case '0':
+		return 0
+	}
+	return c
 }
 
 // The last values that the types hold.
