@@ -56,6 +56,9 @@ func (w *writer) scoped(dst, v []byte) []byte {
 	if scope.Validate() != nil || len(scope) != int(binary.LittleEndian.Uint32(scope)) {
 		return w.fail(dst, errMalformed)
 	}
+	if err := shallow(scope, 0); err != nil {
+		return w.fail(dst, err)
+	}
 	text, err := bson.MarshalExtJSON(scope, true, false)
 	if err != nil {
 		return w.fail(dst, err)
@@ -63,4 +66,30 @@ func (w *writer) scoped(dst, v []byte) []byte {
 	dst = w.text(append(dst, `{"$code":`...), code[:size])
 	dst = form.AppendJSON(append(dst, `,"$scope":`...), text)
 	return append(dst, '}')
+}
+
+// shallow refuses documents that are nested so deeply that marshalling them would take all of the stack.
+func shallow(doc []byte, depth int) error {
+	if depth > maxDepth {
+		return errDepth
+	}
+	in, err := members(doc)
+	for err == nil && len(in) > 0 {
+		var e element
+		if e, in, err = next(in); err != nil {
+			break
+		}
+		switch e.kind {
+		case kindDocument, kindArray:
+			err = shallow(e.value, depth+1)
+		case kindScoped:
+			code := e.value[lengthSize:]
+			size, ok := sizeOf(kindCode, code)
+			if !ok || size >= len(code) {
+				return errMalformed
+			}
+			err = shallow(code[size:], depth+1)
+		}
+	}
+	return err
 }

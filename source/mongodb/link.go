@@ -3,6 +3,7 @@ package mongodb
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"net"
 	"sync"
@@ -63,14 +64,14 @@ func (l *link) DialContext(ctx context.Context, network, address string) (net.Co
 		return nil, net.ErrClosed
 	}
 	if !l.secure {
-		return tracked, nil
+		return &framedConn{Conn: tracked}, nil
 	}
 	secured, err := l.encrypt(ctx, tracked, address)
 	if err != nil {
 		_ = tracked.Close()
 		return nil, &tlsError{err: err}
 	}
-	return secured, nil
+	return &framedConn{Conn: secured}, nil
 }
 
 func (l *link) encrypt(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
@@ -129,4 +130,41 @@ type trackedConn struct {
 func (c *trackedConn) Close() error {
 	c.link.forget(c)
 	return c.Conn.Close()
+}
+
+// maxMessage is the most that servers send at once.
+const maxMessage = 48_000_000
+
+var errMessage = errors.New("message is longer than any of a server")
+
+// framedConn refuses messages that are longer than those of any server as soon as their length is known. The driver would
+// believe a server that says that it has longer ones, and make room for all of one before it comes.
+type framedConn struct {
+	net.Conn
+
+	length [lengthSize]byte
+	known  int    // bytes of the length
+	left   uint32 // bytes of the message that are still to come
+}
+
+func (c *framedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	for in := b[:n]; len(in) > 0; {
+		if c.left > 0 {
+			step := min(uint64(c.left), uint64(len(in)))
+			in, c.left = in[step:], c.left-uint32(step) // #nosec G115 -- at most what is left
+			continue
+		}
+		step := copy(c.length[c.known:], in)
+		in, c.known = in[step:], c.known+step
+		if c.known < lengthSize {
+			continue
+		}
+		size := binary.LittleEndian.Uint32(c.length[:])
+		if size < lengthSize || size > maxMessage {
+			return 0, &source.Error{Category: source.CategoryUnsupported, Err: errMessage}
+		}
+		c.known, c.left = 0, size-lengthSize
+	}
+	return n, err
 }

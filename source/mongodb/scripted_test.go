@@ -190,7 +190,7 @@ func TestMembers(t *testing.T) {
 	}
 	server.hello = append(server.hello, bson.E{Key: "isWritablePrimary", Value: false}, bson.E{Key: "ismaster", Value: false})
 	g := &guarded{allowed: server.address()}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // for two handshakes on a busy machine
 	defer cancel()
 	_, err := New().Open(ctx, server.params(), g)
 	sourcetest.WantError(t, err, source.CategoryNotAllowed, false)

@@ -113,7 +113,7 @@ func baseNames(names []string) []string {
 func (s *session) readTables(ctx context.Context, bare string, only bool, names []string) (*source.Catalog, error) {
 	where := narrow("TABLE_SCHEMA", bare, only, names)
 	var tables []source.Table
-	err := s.query(ctx, "list tables", tablesSQL+where.sql, where.params, func(row [][]byte) {
+	err := s.query(ctx, "list tables", tablesSQL+where.sql, where.params, 2, func(row [][]byte) {
 		tables = append(tables, source.Table{Schema: string(row[0]), Base: string(row[1])})
 	})
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *session) readColumns(ctx context.Context, where filter) (map[tableKey][
 		return word
 	}
 	types := make(map[[5]string]*typ) // few as well
-	err := s.query(ctx, "list columns", columnsSQL+where.sql, where.params, func(row [][]byte) {
+	err := s.query(ctx, "list columns", columnsSQL+where.sql, where.params, 13, func(row [][]byte) {
 		key := [5]string{strings.ToLower(string(row[3])), intern(row[4]), intern(row[11]), intern(row[12]), intern(row[10])}
 		t := types[key]
 		if t == nil {
@@ -182,7 +182,7 @@ func parserBits(t *typ) int {
 
 // readChecks finds the columns that hold JSON by the check that MariaDB gives those.
 func (s *session) readChecks(ctx context.Context, columns map[tableKey][]source.Column, where filter) error {
-	return s.query(ctx, "list checks", checksSQL+where.sql, where.params, func(row [][]byte) {
+	return s.query(ctx, "list checks", checksSQL+where.sql, where.params, 3, func(row [][]byte) {
 		name, ok := checkedColumn(string(row[2]))
 		if !ok {
 			return

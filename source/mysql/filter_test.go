@@ -37,6 +37,7 @@ func filterFamilies() []filterFamily {
 		{"double", []string{"0.1", "0.30000000000000004e0", "1e300"}, []find{{"eq", "0.30000000000000004", "2"}, {"eq", "0.3", ""}, {"gte", "1e300", "3"}, {"between", "0.1, 0.3", "1"}}},
 		{"decimal(65,30)", []string{"12345678901234567890123456789012345.123456789012345678901234567890", "0.000000000000000000000000000001"}, []find{{"eq", `"12345678901234567890123456789012345.12345678901234567890123456789"`, "1"}, {"lt", "1e-29", "2"}}},
 		{"bit(9)", []string{"b'100000001'", "b'1'", "NULL"}, []find{{"eq", `"AQE="`, "1"}, {"in", `"AQE=", "AAE="`, "1 2"}, {"gt", `"AAE="`, "1"}}},
+		{`enum('a\\b','c\nd','x\ty','é')`, []string{`'a\\b'`, `'c\nd'`, `'x\ty'`, "'é'"}, []find{{"eq", `"a\\b"`, "1"}, {"in", `"c\nd", "é"`, "2 4"}, {"nin", `"c\nd", "x\ty"`, "1 4"}}},
 		{"enum('b','a','it''s')", []string{"'b'", "'a'", "'it''s'", "NULL"}, []find{{"eq", `"it's"`, "3"}, {"in", `"a", "b"`, "1 2"}, {"ne", `"a"`, "1 3"}, {"nin", `"a", "b"`, "3"}}},
 		{"set('a','b')", []string{"'a,b'", "''", "NULL"}, []find{{"eq", `"a,b"`, "1"}, {"like", `"%b"`, "1"}, {"ne", `"a,b"`, "2"}}},
 		{"binary(3)", []string{"x'00ff'", "'abc'"}, []find{{"eq", `"AP8A"`, "1"}, {"in", `"YWJj", "AA=="`, "2"}}},
@@ -78,7 +79,7 @@ func TestFilters(t *testing.T) {
 // TestFilterBounds refuses, before a statement is made, what the types don't hold.
 func TestFilterBounds(t *testing.T) {
 	t.Parallel()
-	_, catalog := newFixture(t, "CREATE TABLE b (m mediumint, mu mediumint unsigned, n decimal(10,2), d date, ts datetime, e enum('a'), x bit(9), t time, j json, u tinyint unsigned, f float, s set('a'))").begun()
+	_, catalog := newFixture(t, "CREATE TABLE b (m mediumint, mu mediumint unsigned, n decimal(10,2), d date, ts datetime, e enum('a'), x bit(9), t time, j json, u tinyint unsigned, f float, s set('a'), i4 inet4, i6 inet6)").begun()
 	table, err := catalog.Resolve("b")
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +87,7 @@ func TestFilterBounds(t *testing.T) {
 	for field, values := range map[string]string{
 		"m": `8388608, -8388609, 1.5, "x"`, "mu": `16777216, -1`, "n": `"1e-31", 1e36`, "d": `"10000-01-01", "0000-00-00", "2024-02-30"`, "ts": `"10000-01-01", "10000-01-01T00:00:00", "2024-01-01T00:00:00Z"`,
 		"e": `"A", ""`, "x": `"AQ==", "AQEB", 1`, "t": `"839:00:00"`, "j": `"x"`, "u": `256, -1`, "f": `1e39, "NaN"`, "s": `1`,
+		"i4": `"10.0.0", "::1", "10.0.0.1/32", ""`, "i6": `"10.0.0.1", "::g", "fe80::1%eth0"`,
 	} {
 		for _, v := range sourcetest.Values(values) {
 			_, err := source.Compile(table, []source.Condition{{Field: field, Op: source.OpEq, Values: []jsontext.Value{v}}})

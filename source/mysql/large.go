@@ -21,12 +21,13 @@ var (
 )
 
 // begin makes what comes in a packet of the given size the current row; false at the end of the rows. A row that fits
-// into the buffer is held there; the columns of a larger one are read when they are asked for.
+// into the buffer is held there; the columns of a larger one are read when they are asked for. Of our own statements
+// every row is held that comes in one packet.
 func (r *row) begin(size int) (bool, error) {
-	if r.large = size > bufferSize-headerSize; r.large {
+	if r.large = size > bufferSize-headerSize && !r.own; r.large {
 		return true, r.beginLarge()
 	}
-	if size == 0 {
+	if size == 0 || r.wire.more && r.own {
 		return false, errProtocol
 	}
 	body, err := r.wire.take(size)

@@ -82,6 +82,8 @@ type row struct {
 	values  [][]byte // of a row that is held in the buffer
 	err     error
 
+	own bool // of a statement of our own: held, however large, for we look at it as texts
+
 	wire   *wire
 	spill  func(dst []byte) error // takes over large output; may be nil
 	large  bool                   // the columns are read when they are asked for:

@@ -74,7 +74,7 @@ func open(ctx context.Context, l *link) (*session, *source.Error) {
 // identify asks for version and number of the connection.
 func (s *session) identify(ctx context.Context) error {
 	var version string
-	err := s.query(ctx, "identify", "SELECT VERSION(), CONNECTION_ID()", nil, func(row [][]byte) {
+	err := s.query(ctx, "identify", "SELECT VERSION(), CONNECTION_ID()", nil, 2, func(row [][]byte) {
 		version = string(row[0])
 		s.id, _ = strconv.ParseUint(string(row[1]), 10, 64)
 	})
@@ -102,7 +102,7 @@ func tooOld(version string, maria bool, oldest [2]int) bool {
 
 // Ping runs one trivial query.
 func (s *session) Ping(ctx context.Context) error {
-	return s.query(ctx, "ping", "SELECT 1", nil, func([][]byte) {})
+	return s.query(ctx, "ping", "SELECT 1", nil, 1, func([][]byte) {})
 }
 
 // Begin starts the snapshot, which holds everything that was committed to tables of transactional engines. A relative

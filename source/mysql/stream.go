@@ -46,10 +46,11 @@ type visitError struct{ err error }
 
 func (e *visitError) Error() string { return e.err.Error() }
 
-// query runs a statement of our own and hands its rows over as text. They are valid during the call only.
-func (s *session) query(ctx context.Context, operation, sql string, params []param, visit func(row [][]byte)) error {
+// query runs a statement of our own, which yields so many columns, and hands its rows over as text. They are valid
+// during the call only.
+func (s *session) query(ctx context.Context, operation, sql string, params []param, columns int, visit func(row [][]byte)) error {
 	return s.talk(ctx, operation, func() error {
-		r := &row{wire: s.wire}
+		r := &row{wire: s.wire, own: true, columns: make([]column, columns)}
 		return s.wire.run(sql, params, r, func() error {
 			visit(r.texts())
 			return nil
@@ -136,10 +137,10 @@ func (w *wire) execute(id uint32, params []param, r *row, visit func() error) er
 		return serverError(body)
 	}
 	n, size := number(body)
-	if size != len(body) || n == 0 || (r.columns != nil && n != uint64(len(r.columns))) {
+	if size != len(body) || n != uint64(len(r.columns)) {
 		return errProtocol
 	}
-	if err = w.describe(r, int(n)); err != nil { // #nosec G115 -- small, or the packets don't come
+	if err = w.describe(r); err != nil {
 		return err
 	}
 	for {
@@ -160,12 +161,11 @@ func (w *wire) execute(id uint32, params []param, r *row, visit func() error) er
 	}
 }
 
-// describe reads the columns of a result and checks that the values will come as planned. A plan is made of them where
-// there is none.
-func (w *wire) describe(r *row, n int) error {
-	planned := r.columns != nil
+// describe reads the columns of a result and checks that the values will come as planned. Those of our own statements
+// are texts, however they come.
+func (w *wire) describe(r *row) error {
 	var failed error
-	for i := range n {
+	for i := range r.columns {
 		body, err := w.packet()
 		if err != nil {
 			return err
@@ -174,14 +174,11 @@ func (w *wire) describe(r *row, n int) error {
 		if err != nil {
 			return err
 		}
-		if !planned {
-			r.columns = append(r.columns, column{kind: kindText})
-		}
 		if !r.columns[i].bind(wireType, flags, charset) {
 			failed = &source.Error{Category: source.CategoryObject, Transient: true, Err: fmt.Errorf("%w: column %d", errChanged, i)}
 		}
 	}
-	if failed != nil && planned {
+	if failed != nil && !r.own {
 		return failed
 	}
 	return w.endOfColumns()

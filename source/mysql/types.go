@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -148,6 +149,9 @@ func labels(definition string) []string {
 	for i := 0; i < len(definition); i++ {
 		c := definition[i]
 		switch {
+		case c == '\\' && inside && i+1 < len(definition):
+			i++
+			word = append(word, unescaped(definition[i]))
 		case c != '\'' && inside:
 			word = append(word, c)
 		case c != '\'':
@@ -161,6 +165,19 @@ func labels(definition string) []string {
 		}
 	}
 	return out
+}
+
+// unescaped returns what c stands for behind a backslash. The catalogue writes labels so, whatever the SQL mode is.
+func unescaped(c byte) byte {
+	switch c {
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case '0':
+		return 0
+	}
+	return c
 }
 
 // The last values that the types hold.
@@ -185,8 +202,17 @@ func (t *typ) CheckOperand(o source.Operand) bool {
 		}
 	case source.FamilyDecimal:
 		return withinDecimal(o.Text)
+	case source.FamilyNetwork:
+		return isAddress(o.Text, t.name == "inet6")
 	}
 	return true
+}
+
+// isAddress reports whether text is an address of one family. The server would make null of any other text, which
+// matches nothing, not even by ne.
+func isAddress(text string, six bool) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && a.Is6() == six && a.Zone() == ""
 }
 
 // withinMedium checks a number for 24 bits, which the family takes for the size of a parser.

@@ -128,7 +128,7 @@ func schemaName(only string, found map[tableKey]*source.Table) string {
 func (s *session) readTables(ctx context.Context, where string, args []any) (map[tableKey]*source.Table, string, error) {
 	found := make(map[tableKey]*source.Table)
 	current := ""
-	err := s.query(ctx, "list tables", tablesSQL+where, args, func(row []sqldriver.Value) {
+	err := s.query(ctx, "list tables", tablesSQL+where, args, 3, func(row []sqldriver.Value) {
 		key := tableKey{text(row[0]), text(row[1])}
 		found[key] = &source.Table{Schema: key.schema, Base: key.name}
 		current = text(row[2])
@@ -146,14 +146,14 @@ type columnKey struct {
 // readColumns gives the tables their columns.
 func (s *session) readColumns(ctx context.Context, where string, args []any, found map[tableKey]*source.Table) error {
 	keys := make(map[columnKey]bool)
-	err := s.query(ctx, "list keys", keysSQL+where, args, func(row []sqldriver.Value) {
+	err := s.query(ctx, "list keys", keysSQL+where, args, 3, func(row []sqldriver.Value) {
 		keys[columnKey{tableKey{text(row[0]), text(row[1])}, text(row[2])}] = true
 	})
 	if err != nil {
 		return err
 	}
 	types := make(map[columnType]*typ) // few types, many columns
-	return s.query(ctx, "list columns", columnsSQL+where+columnsOrderSQL, args, func(row []sqldriver.Value) {
+	return s.query(ctx, "list columns", columnsSQL+where+columnsOrderSQL, args, 10, func(row []sqldriver.Value) {
 		key := columnKey{tableKey{text(row[0]), text(row[1])}, text(row[2])}
 		t, ok := found[key.tableKey]
 		if !ok {

@@ -35,7 +35,7 @@ const pingSQL = "SELECT 1 FROM DUAL"
 
 // Ping runs one trivial query.
 func (s *session) Ping(ctx context.Context) error {
-	return s.query(ctx, "ping", pingSQL, nil, func([]sqldriver.Value) {})
+	return s.query(ctx, "ping", pingSQL, nil, 0, func([]sqldriver.Value) {})
 }
 
 // settingsSQL is what conversions between text and values depend on, and how texts compare where a column does not say.
@@ -138,10 +138,16 @@ func (s *session) exec(ctx context.Context, operation, statement string) error {
 	})
 }
 
-// query runs a statement and hands its rows over. They are valid during the call only.
-func (s *session) query(ctx context.Context, operation, statement string, args []any, visit func(row []sqldriver.Value)) error {
+// errNarrow is an answer that no server gives to the statement.
+var errNarrow = errors.New("answer has fewer columns than were asked for")
+
+// query runs a statement and hands its rows, of at least so many values, over. They are valid during the call only.
+func (s *session) query(ctx context.Context, operation, statement string, args []any, width int, visit func(row []sqldriver.Value)) error {
 	return s.do(ctx, operation, func(running context.Context) error {
 		return s.each(running, statement, args, func(row []sqldriver.Value) error {
+			if len(row) < width {
+				return &source.Error{Category: source.CategoryUnsupported, Err: errNarrow}
+			}
 			visit(row)
 			return ctx.Err()
 		})

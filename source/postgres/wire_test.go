@@ -119,6 +119,9 @@ func streamAll(p source.Params, q source.Query) (int, error) {
 	return rows, err
 }
 
+// generous is what a busy machine may add to a limit. Without the limit the calls would never return.
+const generous = 20 * time.Second
+
 // TestServerFallsSilent abandons a server that stops answering, when connecting and in the middle of a result.
 func TestServerFallsSilent(t *testing.T) {
 	t.Parallel()
@@ -134,7 +137,7 @@ func TestServerFallsSilent(t *testing.T) {
 		start := time.Now()
 		_, err := New().Open(ctx, p, dialer())
 		wantError(t, err, source.CategoryTimeout, true)
-		if took := time.Since(start); took > 2*time.Second {
+		if took := time.Since(start); took > generous {
 			t.Errorf("%s: open took %v", mode, took)
 		}
 		cancel()
@@ -148,12 +151,12 @@ func TestServerFallsSilent(t *testing.T) {
 	start := time.Now()
 	err := s.Stream(ctx, q, func(source.Row) error { return nil })
 	wantError(t, err, source.CategoryTimeout, true)
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > generous {
 		t.Errorf("stream took %v", took)
 	}
 	start = time.Now()
 	_ = s.Close()
-	if took := time.Since(start); took > closeGrace+time.Second {
+	if took := time.Since(start); took > closeGrace+generous {
 		t.Errorf("close took %v", took)
 	}
 }

@@ -131,7 +131,7 @@ type table struct {
 
 func (s *session) readTables(ctx context.Context, where string, args []any) (map[int]*table, error) {
 	found := make(map[int]*table)
-	err := s.query(ctx, "list tables", tablesSQL+where, args, func(row []sqldriver.Value) {
+	err := s.query(ctx, "list tables", tablesSQL+where, args, 4, func(row []sqldriver.Value) {
 		found[integer(row[0])] = &table{
 			Table: source.Table{Schema: text(row[1]), Base: text(row[2])}, partly: integer(row[3]) == 1,
 		}
@@ -146,7 +146,7 @@ func (s *session) readColumns(ctx context.Context, where string, args []any, fou
 		return err
 	}
 	types := make(map[columnType]*typ) // few types, many columns
-	return s.query(ctx, "list columns", columnsSQL+where+columnsOrderSQL, args, func(row []sqldriver.Value) {
+	return s.query(ctx, "list columns", columnsSQL+where+columnsOrderSQL, args, 12, func(row []sqldriver.Value) {
 		t, ok := found[integer(row[0])]
 		if !ok || t.partly && !readable[[2]int{integer(row[0]), integer(row[1])}] {
 			return
@@ -172,7 +172,7 @@ func (s *session) readRights(ctx context.Context, where string, args []any, foun
 	if !partly {
 		return readable, nil
 	}
-	err := s.query(ctx, "list rights", rightsSQL+where, args, func(row []sqldriver.Value) {
+	err := s.query(ctx, "list rights", rightsSQL+where, args, 2, func(row []sqldriver.Value) {
 		readable[[2]int{integer(row[0]), integer(row[1])}] = true
 	})
 	return readable, err

@@ -64,7 +64,7 @@ func (s *session) Begin(ctx context.Context, deadline time.Time) (string, error)
 		return "", err
 	}
 	state := 0
-	err := s.query(ctx, "look at database", databaseSQL, nil, func(row []sqldriver.Value) {
+	err := s.query(ctx, "look at database", databaseSQL, nil, 2, func(row []sqldriver.Value) {
 		state, s.level = integer(row[0]), integer(row[1])
 	})
 	if err != nil {
@@ -145,13 +145,19 @@ func (s *session) do(ctx context.Context, operation string, f func(ctx context.C
 
 // run executes statements whose results don't matter. They hold nothing that anybody sent us.
 func (s *session) run(ctx context.Context, operation, statement string) error {
-	return s.query(ctx, operation, statement, nil, func([]sqldriver.Value) {})
+	return s.query(ctx, operation, statement, nil, 0, func([]sqldriver.Value) {})
 }
 
-// query runs a statement and hands its rows over. They are valid during the call only.
-func (s *session) query(ctx context.Context, operation, statement string, args []any, visit func(row []sqldriver.Value)) error {
+// errNarrow is an answer that no server gives to the statement.
+var errNarrow = errors.New("answer has fewer columns than were asked for")
+
+// query runs a statement and hands its rows, of at least so many values, over. They are valid during the call only.
+func (s *session) query(ctx context.Context, operation, statement string, args []any, width int, visit func(row []sqldriver.Value)) error {
 	return s.do(ctx, operation, func(ctx context.Context) error {
 		return s.each(ctx, statement, args, func(row []sqldriver.Value) error {
+			if len(row) < width {
+				return &source.Error{Category: source.CategoryUnsupported, Err: errNarrow}
+			}
 			visit(row)
 			return ctx.Err()
 		})
