@@ -169,12 +169,19 @@ func TestLostLease(t *testing.T) {
 			t.Parallel()
 			p := newPlant(t, gated...)
 			p.shut()
+			var lost atomic.Bool // once the statement runs, however long that takes
 			loser := p.worker(brief, func(o *jobs.WorkerOptions) {
 				o.Concurrency = 1
-				o.Leases = leases{p.control, renew}
+				o.Leases = leases{p.control, func(ctx context.Context) (bool, error) {
+					if !lost.Load() {
+						return true, nil
+					}
+					return renew(ctx)
+				}}
 			})
 			id := p.submit(request(t, "", "slow"))
 			p.reading(1)
+			lost.Store(true)
 			p.exec(`UPDATE gate SET n = 1`)
 			p.reading(0)
 			if err := loser.Stop(t.Context()); err != nil {

@@ -35,7 +35,7 @@ func TestContentsOfDocumentsAreStoredAnew(t *testing.T) {
 
 	during := p.with(ring(2, 1))
 	must(during.rotator.Registry(t.Context()))
-	if _, err := during.rotator.Tenant(t.Context(), acme); err == nil {
+	if _, err = during.rotator.Tenant(t.Context(), acme); err == nil {
 		t.Error("contents stay under their former key, and nobody says so")
 	}
 	during.rotator.Content = during.store

@@ -51,12 +51,12 @@ func newEventsReplay() *cobra.Command {
 	cmd.Flags().StringVar(&r.tenant, "tenant", "", "only this tenant's")
 	cmd.Flags().StringVar(&r.job, "job", "", "only this job's")
 	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "only list them")
-	cmd.Flags().StringVar(&r.output, "output", "table", "table or json")
+	cmd.Flags().StringVar(&r.output, "output", outputTable, "table or json")
 	return cmd
 }
 
 func (r *replay) validate() error {
-	if r.output != "table" && r.output != outputJSON {
+	if r.output != outputTable && r.output != outputJSON {
 		return errors.New("--output must be table or json")
 	}
 	if r.tenant != "" {

@@ -28,7 +28,7 @@ func newKeysRotate() *cobra.Command {
 			"APP_ENC_KEYS_RETIRED, before this runs. It may be stopped at any moment and run again. When it has ended well,\n" +
 			"without --tenant, the old key can be removed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != outputJSON {
+			if output != outputTable && output != outputJSON {
 				return usageError{errors.New("--output must be table or json")}
 			}
 			cfg, err := loadConfig(config.RoleAdmin)
@@ -44,7 +44,7 @@ func newKeysRotate() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&only, "tenant", "", "only this tenant's database and results")
-	cmd.Flags().StringVar(&output, "output", "table", "table or json")
+	cmd.Flags().StringVar(&output, "output", outputTable, "table or json")
 	return cmd
 }
 

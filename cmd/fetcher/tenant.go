@@ -21,6 +21,9 @@ import (
 // outputJSON is the --output of programs.
 const outputJSON = "json"
 
+// outputTable is the --output of people.
+const outputTable = "table"
+
 func newTenant() *cobra.Command {
 	var output string
 	cmd := group("tenant", "Manage the tenant registry", newTenantCreate(&output), newTenantList(&output), newTenantShow(&output),
@@ -30,12 +33,12 @@ func newTenant() *cobra.Command {
 		newTenantDelete(&output), newTenantWebhook(&output),
 	)
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if output != "table" && output != outputJSON {
+		if output != outputTable && output != outputJSON {
 			return usageError{errors.New("--output must be table or json")}
 		}
 		return nil
 	}
-	cmd.PersistentFlags().StringVar(&output, "output", "table", "table or json")
+	cmd.PersistentFlags().StringVar(&output, "output", outputTable, "table or json")
 	cmd.PersistentFlags().Bool(flagYes, false, "never ask for confirmation")
 	return cmd
 }
