@@ -48,6 +48,11 @@ func (w *watch) succeed() {
 }
 
 func (w *watch) fail(err error) {
+	// The driver breaks off its own look at a server when a connection to it fails elsewhere. It looks again at once, and
+	// then tells why.
+	if errors.Is(err, context.Canceled) {
+		return
+	}
 	w.mu.Lock()
 	if w.failure == nil || !errors.Is(w.failure, dial.ErrNotAllowed) {
 		w.failure = err
