@@ -57,10 +57,12 @@ type fake struct {
 	closed      int
 	interrupted chan struct{}
 	once        sync.Once
+	stalled     chan struct{} // closed once a statement hangs within its rows
+	hang        sync.Once
 }
 
 func newFake(t testing.TB, tables ...table) *fake {
-	f := &fake{t: t, interrupted: make(chan struct{})}
+	f := &fake{t: t, interrupted: make(chan struct{}), stalled: make(chan struct{})}
 	f.handle(pingSQL, answer{rows: [][]sqldriver.Value{{"1"}}})
 	f.catalog(tables)
 	return f
@@ -180,6 +182,7 @@ func (r *fakeRows) Next(dest []sqldriver.Value) error {
 		copy(dest, row)
 		return nil
 	case r.a.stall:
+		r.f.hang.Do(func() { close(r.f.stalled) })
 		<-r.f.interrupted
 		return canceled()
 	case r.a.err != nil:

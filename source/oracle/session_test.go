@@ -170,16 +170,18 @@ func TestCancel(t *testing.T) {
 			s, catalog := f.begun()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
+			go func() {
+				<-f.stalled
+				cancel()
+			}()
 			seen := 0
-			if rows == 0 {
-				time.AfterFunc(time.Millisecond, cancel)
-			}
 			err := s.Stream(ctx, queryOf(t, catalog, "n", []string{"id"}), func(source.Row) error {
-				if seen++; seen == rows {
-					time.AfterFunc(time.Millisecond, cancel)
-				}
+				seen++
 				return nil
 			})
+			if seen != rows {
+				t.Errorf("%d rows before the cancel, want %d", seen, rows)
+			}
 			wantError(t, err, source.CategoryOther, false)
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", cause(err))
