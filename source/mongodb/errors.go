@@ -3,10 +3,6 @@ package mongodb
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
-	"os"
-	"syscall"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/auth"
@@ -109,24 +105,22 @@ func classifyCode(code int32, opening bool) *source.Error {
 func classifyNetwork(err error, opening bool) (source.Category, bool) {
 	var (
 		encryption *tlsError
-		noName     *net.DNSError
-		network    net.Error
 		login      *auth.Error
 		selection  topology.ServerSelectionError
 	)
 	switch {
-	case errors.Is(err, dial.ErrNameNotFound), errors.As(err, &noName):
+	case source.NameUnknown(err):
 		return source.CategoryDNS, true
-	case errors.As(err, &encryption), isAlert(err):
+	case errors.As(err, &encryption), source.TLSAlert(err):
 		return source.CategoryTLS, false
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+	case source.Unreached(err):
 		return source.CategoryRefused, true
-	case errors.As(err, &network) && network.Timeout(), errors.Is(err, os.ErrDeadlineExceeded), mongo.IsTimeout(err),
+	case source.TimedOut(err), mongo.IsTimeout(err),
 		errors.As(err, &selection):
 		return source.CategoryTimeout, true
-	case opening && isClosed(err):
+	case opening && source.ConnectionEnded(err):
 		return source.CategoryRefused, true
-	case !opening && (isClosed(err) || mongo.IsNetworkError(err)):
+	case !opening && (source.ConnectionEnded(err) || mongo.IsNetworkError(err)):
 		return source.CategoryBroken, true
 	case errors.As(err, &login):
 		return source.CategoryAuth, false
@@ -135,18 +129,4 @@ func classifyNetwork(err error, opening bool) (source.Category, bool) {
 		return source.CategoryUnsupported, false
 	}
 	return source.CategoryOther, false
-}
-
-// isAlert reports whether the peer, or we, ended TLS with an alert: in TLS 1.3 a client's certificate is refused only
-// after the handshake.
-func isAlert(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
-}
-
-// isClosed reports whether the connection ended, whatever was said on it.
-func isClosed(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &op)
 }

@@ -3,11 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
-	"os"
 	"strings"
-	"syscall"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -93,23 +89,19 @@ func classifyStatement(number uint16) (source.Category, bool) {
 
 // classifyNetwork sorts what the client side found.
 func classifyNetwork(err error, opening bool) (source.Category, bool) {
-	var (
-		encryption *tlsError
-		noName     *net.DNSError
-		network    net.Error
-	)
+	var encryption *tlsError
 	switch {
-	case errors.Is(err, dial.ErrNameNotFound), errors.As(err, &noName):
+	case source.NameUnknown(err):
 		return source.CategoryDNS, true
-	case errors.As(err, &network) && network.Timeout(), errors.Is(err, os.ErrDeadlineExceeded):
+	case source.TimedOut(err):
 		return source.CategoryTimeout, true
-	case errors.As(err, &encryption), isAlert(err):
+	case errors.As(err, &encryption), source.TLSAlert(err):
 		return source.CategoryTLS, false
 	case errors.Is(err, mysql.ErrUnknownPlugin), errors.Is(err, mysql.ErrCleartextPassword), errors.Is(err, mysql.ErrOldPassword):
 		return source.CategoryAuth, false
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+	case source.Unreached(err):
 		return source.CategoryRefused, true
-	case isBroken(err):
+	case source.ConnectionEnded(err):
 		if opening {
 			return source.CategoryRefused, true
 		}
@@ -119,17 +111,4 @@ func classifyNetwork(err error, opening bool) (source.Category, bool) {
 		return source.CategoryUnsupported, false
 	}
 	return source.CategoryOther, false
-}
-
-// isAlert reports whether the peer, or we, ended TLS with an alert: in TLS 1.3 a client's certificate is refused only
-// after the handshake.
-func isAlert(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
-}
-
-func isBroken(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &op)
 }

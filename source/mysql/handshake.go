@@ -10,6 +10,8 @@ import (
 	"errors"
 	"io"
 	"net"
+
+	"github.com/fetcherhq/fetcher/source"
 )
 
 // Capabilities of the protocol.
@@ -229,7 +231,7 @@ func (h *handshake) encrypt(answer []byte) error {
 // fail remembers the first failure. In TLS 1.3 a client's certificate is refused only after the handshake, and the
 // refusal may be lost when the server hangs up over what we have sent meanwhile.
 func (h *handshake) fail(err error) error {
-	if err != nil && h.shift > 0 && !h.heard && h.tls.GetClientCertificate != nil && isBroken(err) {
+	if err != nil && h.shift > 0 && !h.heard && h.tls.GetClientCertificate != nil && source.ConnectionEnded(err) {
 		err = &tlsError{err: err}
 	}
 	if h.failure == nil {

@@ -6,11 +6,7 @@ import (
 	"crypto/x509"
 	sqldriver "database/sql/driver"
 	"errors"
-	"io"
-	"net"
-	"os"
 	"strings"
-	"syscall"
 
 	"github.com/sijms/go-ora/v2/network"
 
@@ -100,15 +96,14 @@ func numbers() map[int]outcome {
 
 // classifyNetwork sorts what the client side found.
 func classifyNetwork(err error, opening bool) (source.Category, bool) {
-	var noName *net.DNSError
 	switch {
-	case errors.Is(err, dial.ErrNameNotFound), errors.As(err, &noName):
+	case source.NameUnknown(err):
 		return source.CategoryDNS, true
-	case isTimeout(err):
+	case source.TimedOut(err):
 		return source.CategoryTimeout, true
 	case isTLS(err):
 		return source.CategoryTLS, false
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+	case source.Unreached(err):
 		return source.CategoryRefused, true
 	case isBroken(err):
 		if opening {
@@ -122,16 +117,10 @@ func classifyNetwork(err error, opening bool) (source.Category, bool) {
 	return source.CategoryOther, false
 }
 
-func isTimeout(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) && network.Timeout() || errors.Is(err, os.ErrDeadlineExceeded)
-}
-
 // isTLS reports whether the two did not agree on TLS. The check of a certificate has no type of its own: what makes it
 // says so in front.
 func isTLS(err error) bool {
 	var (
-		op      *net.OpError
 		record  tls.RecordHeaderError
 		invalid *tls.CertificateVerificationError
 		name    x509.HostnameError
@@ -140,15 +129,13 @@ func isTLS(err error) bool {
 	)
 	return errors.Is(err, errPlain) || errors.As(err, &record) || errors.As(err, &invalid) || errors.As(err, &name) ||
 		errors.As(err, &unknown) || errors.As(err, &wrong) ||
-		errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error") ||
+		source.TLSAlert(err) ||
 		strings.Contains(err.Error(), "tls: ")
 }
 
 // isBroken reports whether the connection ended, or what came over it can't be read: the driver does not tell much about
 // either.
 func isBroken(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, sqldriver.ErrBadConn) ||
-		errors.Is(err, errPanic) || errors.Is(err, errCut) || errors.Is(err, network.ErrConnReset) || errors.As(err, &op)
+	return source.ConnectionEnded(err) || errors.Is(err, sqldriver.ErrBadConn) ||
+		errors.Is(err, errPanic) || errors.Is(err, errCut) || errors.Is(err, network.ErrConnReset)
 }

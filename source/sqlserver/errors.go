@@ -3,11 +3,7 @@ package sqlserver
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
-	"os"
 	"strings"
-	"syscall"
 
 	mssql "github.com/microsoft/go-mssqldb"
 
@@ -36,7 +32,7 @@ func classifyOpening(ctx context.Context, err, network error) *source.Error {
 		return &source.Error{Category: source.CategoryTLS, Hint: hintNegative, Err: err}
 	case strings.Contains(text, sayHandshake), strings.Contains(text, sayNoTLS):
 		// A server that insists on TLS, or on another version, hangs up without a word; a deadline is about time.
-		if !isTimeout(network) {
+		if !source.TimedOut(network) {
 			return &source.Error{Category: source.CategoryTLS, Err: err}
 		}
 	}
@@ -141,15 +137,14 @@ func numbers() map[int32]outcome {
 
 // classifyNetwork sorts what the client side found.
 func classifyNetwork(err error, opening bool) (source.Category, bool) {
-	var noName *net.DNSError
 	switch {
-	case errors.Is(err, dial.ErrNameNotFound), errors.As(err, &noName):
+	case source.NameUnknown(err):
 		return source.CategoryDNS, true
-	case isTimeout(err):
+	case source.TimedOut(err):
 		return source.CategoryTimeout, true
-	case isAlert(err):
+	case source.TLSAlert(err):
 		return source.CategoryTLS, false
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+	case source.Unreached(err):
 		return source.CategoryRefused, true
 	case isBroken(err):
 		if opening {
@@ -163,27 +158,12 @@ func classifyNetwork(err error, opening bool) (source.Category, bool) {
 	return source.CategoryOther, false
 }
 
-func isTimeout(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) && network.Timeout() || errors.Is(err, os.ErrDeadlineExceeded)
-}
-
-// isAlert reports whether the peer, or we, ended TLS with an alert: in TLS 1.3 a client's certificate is refused only
-// after the handshake.
-func isAlert(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
-}
-
 // isBroken reports whether the connection ended, or what came over it can't be read: a stream that is cut within a
 // packet is no stream.
 func isBroken(err error) bool {
 	var (
-		op     *net.OpError
 		stream mssql.StreamError
 		server mssql.ServerError
 	)
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
-		errors.As(err, &op) || errors.As(err, &stream) || errors.As(err, &server)
+	return source.ConnectionEnded(err) || errors.As(err, &stream) || errors.As(err, &server)
 }
