@@ -39,7 +39,7 @@ func newKeysRotate() *cobra.Command {
 				return usageError{errors.New("RESULTS_URL is required: results are encrypted anew, too")}
 			}
 			return withTenants(cmd.Context(), func(ctx context.Context, db *control.DB, router *tenant.Router) error {
-				return rotate(ctx, cfg, db, router, rotateOptions{only, output, cmd.OutOrStdout()})
+				return rotate(ctx, cfg, db, router, rotateOptions{only, output, cmd.OutOrStdout(), cmd.ErrOrStderr()})
 			})
 		},
 	}
@@ -49,8 +49,8 @@ func newKeysRotate() *cobra.Command {
 }
 
 type rotateOptions struct {
-	only, output string
-	out          io.Writer
+	only, output  string
+	out, progress io.Writer
 }
 
 // rotatedView is what was sealed anew of one tenant, or of the registry.
@@ -92,7 +92,8 @@ func rotate(ctx context.Context, cfg *config.Config, db *control.DB, router *ten
 		}
 	}
 	var faulty []string
-	for _, id := range ids {
+	for i, id := range ids {
+		fmt.Fprintf(o.progress, "[%d/%d] tenant %s\n", i+1, len(ids), id) // its results may take long
 		counts, failed := r.Tenant(ctx, id)
 		views = append(views, rotatedView{Counts: counts, TenantID: id, Error: text(failed)})
 	}
