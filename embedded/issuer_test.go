@@ -340,7 +340,6 @@ func TestIssuerQuestions(t *testing.T) {
 		"another scheme":    {"Basic " + user, admin, 401, false},
 		"no token":          {"", admin, 401, false},
 		"expired":           {mint(t, i, TokenRequest{Tenant: "acme", TTL: -time.Minute}), admin, 401, false},
-		"within the leeway": {mint(t, i, TokenRequest{Tenant: "acme", TTL: -time.Second}), admin, 200, true},
 		"unsigned":          {unsigned, admin, 401, false},
 		"of another issuer": {mint(t, stranger, TokenRequest{Tenant: "acme"}), admin, 401, false},
 		"another's name":    {user, strings.Replace(admin, "acme/", "globex/", 1), 200, false},
@@ -356,6 +355,18 @@ func TestIssuerQuestions(t *testing.T) {
 				t.Errorf("answer = %d, %v, want %d, %v", status, authorized, tt.status, tt.authorized)
 			}
 		})
+	}
+}
+
+// The clock stands still: a test that had to wait for its turn would find the token too old.
+func TestIssuerAllowsForClocksThatDiffer(t *testing.T) {
+	t.Parallel()
+	i := startIssuer(t, t.TempDir())
+	at := time.Now()
+	i.now = func() time.Time { return at }
+	token := mint(t, i, TokenRequest{Tenant: "acme", TTL: -time.Second})
+	if status, authorized := ask(t, i, token, `{"sub":"acme/admin","resource":"connections","action":"get","product":"fetcher"}`); status != 200 || !authorized {
+		t.Errorf("answer = %d, %v, want 200, true", status, authorized)
 	}
 }
 
