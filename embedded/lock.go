@@ -26,8 +26,11 @@ func acquireLock(path string) (*lock, error) {
 	return &lock{file: file}, nil
 }
 
+// release gives the lock back. Closing alone is not enough: a process that is being forked at this moment has a copy of the
+// file until it runs its program, and the lock would last as long.
 func (l *lock) release() {
 	if l != nil {
+		_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN)
 		_ = l.file.Close()
 	}
 }
