@@ -25,11 +25,14 @@ func TimedOut(err error) bool {
 	return errors.As(err, &network) && network.Timeout() || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// TLSAlert reports whether the peer, or we, ended TLS with an alert: in TLS 1.3 a client's certificate is refused only
-// after the handshake.
+// TLSAlert reports whether the peer, or we, ended TLS with an alert, or the peer with one that was lost, see Encrypt: in TLS
+// 1.3 a client's certificate is refused only after the handshake.
 func TLSAlert(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
+	var (
+		op      *net.OpError
+		refused *refusedError
+	)
+	return errors.As(err, &refused) || errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
 }
 
 // Unreached reports whether nobody took the connection.

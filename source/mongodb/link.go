@@ -85,11 +85,10 @@ func (l *link) encrypt(ctx context.Context, conn net.Conn, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	secured := tls.Client(conn, config)
-	if err := secured.HandshakeContext(ctx); err != nil {
-		return nil, err
+	if config.GetClientCertificate == nil { // a server that asks for a certificate refuses to go on without one, as a rule
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil }
 	}
-	return secured, nil
+	return source.Encrypt(ctx, conn, config)
 }
 
 // keep remembers conn; false if the link has been closed.

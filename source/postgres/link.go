@@ -100,8 +100,8 @@ func (l *link) secure(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	default:
 		return nil, &tlsError{err: errNoTLS}
 	}
-	secured := tls.Client(conn, l.tls)
-	if err := secured.HandshakeContext(ctx); err != nil {
+	secured, err := source.Encrypt(ctx, conn, l.tls)
+	if err != nil {
 		return nil, &tlsError{err: err}
 	}
 	return secured, nil
@@ -146,7 +146,7 @@ func (l *link) closeAll() {
 	defer l.mu.Unlock()
 	l.ended = true
 	for conn := range l.conns {
-		if secured, ok := conn.(*tls.Conn); ok {
+		if secured, ok := conn.(*source.Encrypted); ok {
 			conn = secured.NetConn() // without a goodbye that could block
 		}
 		_ = conn.Close()
