@@ -51,10 +51,10 @@ func TestRefusalThatIsLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.speaks {
-				if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+				if _, err = io.ReadFull(conn, make([]byte, 1)); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := conn.Write([]byte{1}); err != nil {
+				if _, err = conn.Write([]byte{1}); err != nil {
 					t.Fatal(err)
 				}
 			}
