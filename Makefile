@@ -6,10 +6,10 @@ LDFLAGS := -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 SCALAR  := @scalar/api-reference@1.76.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run dev demo test test-short lint fmt fuzz bench load assets docs chart-test
+.PHONY: help build run dev demo test test-short lint fmt fuzz bench load assets docs chart-test chart-install-test
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/fetcher
 	go build $(TAGS) $(LDFLAGS) -o bin/fetcher ./cmd/fetcher
@@ -53,6 +53,9 @@ assets: ## build the script of the documentation page in
 
 chart-test: ## lint and render the Helm chart
 	go test $(TAGS) ./charts/...
+
+chart-install-test: ## install the chart on a real API server with simulated nodes; builds for 25 minutes once
+	@bin=$$(tools/kube/build.sh) && cd tools/kube && KUBE_BIN=$$bin go test -count=1 -v -timeout 30m ./...
 
 .PHONY: postgres servers page
 postgres:

@@ -1,0 +1,8 @@
+package kube
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
