@@ -1,9 +1,12 @@
 {{- define "fetcher.fullname" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else }}{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- if contains $name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- define "fetcher.selector" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
@@ -11,68 +14,49 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "fetcher.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* Labels that tell the pods of one role from the others. Call with (dict "root" $ "role" NAME). */}}
+{{- define "fetcher.roleSelector" -}}
+{{ include "fetcher.selector" .root }}
+app.kubernetes.io/component: {{ .role }}
 {{- end }}
 
 {{- define "fetcher.secretName" -}}
 {{- if .Values.existingSecret }}{{ .Values.existingSecret }}{{ else }}{{ include "fetcher.fullname" . }}{{ end }}
 {{- end }}
 
-{{- /* What every pod of the chart shares. Call with (dict "root" $ "role" NAME "args" LIST). */}}
-{{- define "fetcher.podSettings" -}}
-serviceAccountName: {{ include "fetcher.fullname" .root }}
-automountServiceAccountToken: false
-{{- with .root.Values.imagePullSecrets }}
-imagePullSecrets: {{ toYaml . | nindent 2 }}
-{{- end }}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
-  seccompProfile: {type: RuntimeDefault}
-{{- with .root.Values.nodeSelector }}
-nodeSelector: {{ toYaml . | nindent 2 }}
-{{- end }}
-{{- with .root.Values.tolerations }}
-tolerations: {{ toYaml . | nindent 2 }}
-{{- end }}
+{{- define "fetcher.serviceAccountName" -}}
+{{- $default := include "fetcher.fullname" . }}
+{{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default $default }}{{ else }}{{ .Values.serviceAccount.name | default "default" }}{{ end }}
 {{- end }}
 
-{{- define "fetcher.container" -}}
-name: fetcher
-image: "{{ .root.Values.image.repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}"
-imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-args: {{ toJson .args }}
-securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities: {drop: [ALL]}
-envFrom:
-  - configMapRef: {name: {{ include "fetcher.fullname" .root }}}
-  - secretRef: {name: {{ include "fetcher.secretName" .root }}}
+{{- /* The migration hook runs before the release's own objects exist, so it has its own. */}}
+{{- define "fetcher.migrationName" -}}
+{{ include "fetcher.fullname" . }}-migrate
 {{- end }}
 
-{{- define "fetcher.probes" -}}
-startupProbe:
-  httpGet: {path: /health, port: {{ . }}}
-  periodSeconds: 2
-  failureThreshold: 60
-livenessProbe:
-  httpGet: {path: /health, port: {{ . }}}
-readinessProbe:
-  httpGet: {path: /readyz, port: {{ . }}}
-  periodSeconds: 5
-  timeoutSeconds: 3
+{{- define "fetcher.image" -}}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion }}
+{{- if .Values.image.digest }}{{ printf "%s@%s" .Values.image.repository .Values.image.digest }}{{ else }}{{ printf "%s:%s" .Values.image.repository $tag }}{{ end }}
 {{- end }}
 
-{{- define "fetcher.spread" -}}
-topologySpreadConstraints:
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "fetcher.selector" .root | nindent 8 }}
-        app.kubernetes.io/component: {{ .role }}
+{{- define "fetcher.scheme" -}}
+{{- if .Values.tls.secretName }}HTTPS{{ else }}HTTP{{ end }}
+{{- end }}
+
+{{- /* Metadata of what the migration's pod needs. */}}
+{{- define "fetcher.hookMetadata" -}}
+name: {{ include "fetcher.migrationName" . }}
+labels:
+  {{- include "fetcher.labels" . | nindent 2 }}
+  app.kubernetes.io/component: migration
+annotations:
+  helm.sh/hook: pre-install,pre-upgrade
+  helm.sh/hook-weight: "-10"
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
 {{- end }}
