@@ -31,6 +31,7 @@ func TestChart(t *testing.T) {
 				t.Errorf("the server said %v of a pod without a security context", err)
 			}
 		}},
+		{"every example and toggle is accepted", p.accepts},
 		{"install", func(t *testing.T) {
 			p.helm.Must(t, slices.Concat([]string{"install"}, install)...)
 			pods = p.running(t, "fetcher")
@@ -40,7 +41,8 @@ func TestChart(t *testing.T) {
 			if refused := p.refusals(t); len(refused) > 0 {
 				t.Errorf("pods were refused: %q", refused)
 			}
-			t.Logf("%d pods run", len(pods))
+			p.reached(t, "fetcher")
+			t.Logf("%d pods run; the Service leads to the managers, the disruption budgets count each component", len(pods))
 		}},
 		{"upgrade without a change", func(t *testing.T) {
 			p.helm.Must(t, upgrade()...)
@@ -124,6 +126,7 @@ func TestChart(t *testing.T) {
 			p.gone(t, empty)
 			t.Log("nothing is left")
 		}},
+		{"install with everything on", p.fullInstall},
 	}
 	for i, step := range steps {
 		t.Logf("step %d: %s", i+1, step.name)

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -54,6 +56,9 @@ func (c *Cluster) InstallDefinitions(t *testing.T) {
 		for _, file := range definitions[module.Path] {
 			paths = append(paths, c.define(t, filepath.Join(module.Dir, file)))
 		}
+	}
+	if want := len(slices.Concat(slices.Collect(maps.Values(definitions))...)); len(paths) != want {
+		t.Fatalf("%d of %d definitions were found in the modules: %q", len(paths), want, paths)
 	}
 	c.Admin.Apply(t, Object{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
