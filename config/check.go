@@ -2,19 +2,25 @@ package config
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"math"
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
+	schemeHTTP  = "http"
 	schemeHTTPS = "https"
 
 	// minKeyBytes is the least a master key may have: HKDF-SHA256 can't give more strength than went in.
@@ -79,9 +85,11 @@ func (c *Config) checkDatabase(k *checker) {
 	k.require(c.Database.URL.IsSet(), "DATABASE_URL", "is required")
 	if c.Database.URL.IsSet() {
 		k.require(isPostgresURL(c.Database.URL.Reveal()), "DATABASE_URL", "must be a postgres:// URL")
+		k.require(isDriversURL(c.Database.URL.Reveal()), "DATABASE_URL", notDriversURL)
 	}
 	if c.Database.TenantURL.IsSet() {
 		k.require(isPostgresURL(c.Database.TenantURL.Reveal()), "TENANT_DATABASE_URL", "must be a postgres:// URL")
+		k.require(isDriversURL(c.Database.TenantURL.Reveal()), "TENANT_DATABASE_URL", notDriversURL)
 		k.require(!c.Tenants.Multi, "TENANT_DATABASE_URL", "is for single-tenant mode; MULTI_TENANT_ENABLED is true")
 	}
 }
@@ -137,6 +145,10 @@ func (c *Config) checkServer(k *checker) {
 	s := c.Server
 	k.require(isProblemBase(s.ProblemBaseURI), "PROBLEM_BASE_URI", "must be an http(s) URL or a path")
 	k.require((s.TLSCert == "") == (s.TLSKey == ""), "SERVER_TLS_CERT", "SERVER_TLS_CERT and SERVER_TLS_KEY come together")
+	if s.TLSCert != "" && s.TLSKey != "" {
+		_, err := tls.LoadX509KeyPair(s.TLSCert, s.TLSKey)
+		k.require(err == nil, "SERVER_TLS_CERT", "and SERVER_TLS_KEY must be files with a certificate and its key in PEM")
+	}
 	k.require(s.MaxBodyBytes >= 1, "MAX_BODY_BYTES", "must be 1 or more")
 	k.require(s.MaxPageLimit >= 1, "MAX_PAGINATION_LIMIT", "must be 1 or more")
 	k.require(s.MaxDateRangeMonths >= 1, "MAX_PAGINATION_MONTH_DATE_RANGE", "must be 1 or more")
@@ -178,6 +190,7 @@ func (c *Config) checkDocuments(k *checker) {
 		k.require(isBucketURL(d.ContentURL.Reveal()), "CONTENT_URL", "must be file:///directory or s3://bucket?region=…")
 	}
 	k.require(d.RatePerMinute >= 0, "FETCH_RATE_PER_MINUTE", "must not be negative")
+	k.require(d.DevRootCA == "" || c.Server.DeploymentMode == ModeSaaS || isAuthorities(d.DevRootCA), "FETCH_DEV_ROOT_CA", "must be a file with certificates in PEM")
 	k.require(d.DevResolver == "" || isAddress(d.DevResolver), "FETCH_DEV_RESOLVER", "must be host:port")
 	k.require(isToken(d.SessionCookie), "SESSION_COOKIE_NAME", "must be the name of a cookie")
 }
@@ -296,9 +309,17 @@ func isPostgresURL(text string) bool {
 	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql")
 }
 
+const notDriversURL = "has a setting that is not valid, or names a file that can't be read"
+
+// isDriversURL reports whether the driver can make something of the URL, which includes reading the files it names.
+func isDriversURL(text string) bool {
+	_, err := pgconn.ParseConfig(text)
+	return err == nil
+}
+
 func isHTTPURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == schemeHTTPS) && u.Host != "" && u.User == nil
+	return err == nil && (u.Scheme == schemeHTTP || u.Scheme == schemeHTTPS) && u.Host != "" && u.User == nil
 }
 
 func isBucketURL(text string) bool {
@@ -338,6 +359,12 @@ func isAddress(text string) bool {
 	}
 	_, err = strconv.ParseUint(port, 10, 16)
 	return err == nil
+}
+
+// isAuthorities reports whether the file holds a certificate.
+func isAuthorities(path string) bool {
+	content, err := os.ReadFile(path) // #nosec G304 -- the operator names the file
+	return err == nil && x509.NewCertPool().AppendCertsFromPEM(content)
 }
 
 // isToken reports whether the text is a token of RFC 9110, as names of cookies are.

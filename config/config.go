@@ -1,6 +1,6 @@
 // Package config owns the environment: it parses the variables once into typed values and validates them together.
 //
-// It touches nothing but the variables it is given and the files that NAME_FILE variables name. It promises that every
+// It touches nothing but the variables it is given and the files they name. It promises that every
 // problem is reported at once with the variable's name, and that no secret value ever appears in an error or in print.
 package config
 

@@ -17,6 +17,8 @@ const (
 
 func (c *Config) checkEvents(k *checker) {
 	e := c.Events
+	_, err := url.Parse(e.Source)
+	k.require(err == nil, "EVENTS_SOURCE", "must be a URI reference")
 	schemes := map[string]bool{}
 	for _, text := range e.URLs {
 		u, err := url.Parse(text)

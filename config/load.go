@@ -77,6 +77,9 @@ func parse(environ []string) (*Config, Problems) {
 	for i := range cfg.Datasources {
 		problems = append(problems, parseDatasource(&cfg.Datasources[i], vars)...)
 	}
+	if cfg.Telemetry.Enabled {
+		problems = append(problems, checkOpenTelemetry(vars)...)
+	}
 	return cfg, problems
 }
 
@@ -131,7 +134,11 @@ func readSecretFiles(vars map[string]string, known []Variable) Problems {
 			problems = append(problems, Problem{v.Name, "the file that " + v.Name + "_FILE names can't be read"})
 			continue
 		}
-		vars[v.Name] = strings.TrimRight(string(content), "\r\n")
+		value := strings.TrimRight(string(content), "\r\n")
+		if value == "" {
+			problems = append(problems, Problem{v.Name, "the file that " + v.Name + "_FILE names is empty"})
+		}
+		vars[v.Name] = value
 	}
 	return problems
 }

@@ -175,7 +175,7 @@ func isOrigin(text string) bool {
 	if err != nil || u.Hostname() == "" || strings.Contains(u.Host, "*") {
 		return false
 	}
-	own := map[string]string{"http": "80", schemeHTTPS: "443"}[u.Scheme]
+	own := map[string]string{schemeHTTP: "80", schemeHTTPS: "443"}[u.Scheme]
 	return own != "" && u.Port() != own && !strings.HasSuffix(text, ":") && text == strings.ToLower(u.Scheme+"://"+u.Host)
 }
 
