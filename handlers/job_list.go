@@ -72,7 +72,7 @@ func (e *edge) listJobs(ctx context.Context, known map[string]bool) (*jobPageOut
 		Items: make([]Job, 0, len(rows)), Page: page.number, Limit: page.limit, Total: total,
 	}}
 	for i := range rows {
-		view, err := viewJob(&rows[i])
+		view, err := e.viewJob(ctx, &rows[i])
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"context"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fetcherhq/fetcher/store"
+	"github.com/fetcherhq/fetcher/tenant"
 )
 
 // Job is a job as it is answered.
@@ -68,9 +70,15 @@ type JobError struct {
 	Table      *string `json:"table,omitzero" required:"false" nullable:"false"`
 }
 
-func viewJob(j *store.Job) (Job, error) {
+// viewJob is a job of the caller's tenant as it is answered. Filters that can't be opened, for want of a key, are left
+// out: the rest of the job, and the other jobs of a list, can be read without them.
+func (e *edge) viewJob(ctx context.Context, j *store.Job) (Job, error) {
+	filters, err := e.opts.Jobs.Filters(tenant.FromContext(ctx).TenantID(), j)
+	if err != nil {
+		e.log.ErrorContext(ctx, "filters can't be read", "job_id", j.ID, "error", err)
+	}
 	view := Job{
-		ID: j.ID, Status: string(j.Status), Metadata: j.Metadata, MappedFields: j.MappedFields, Filters: j.Filters,
+		ID: j.ID, Status: string(j.Status), Metadata: j.Metadata, MappedFields: j.MappedFields, Filters: filters,
 		ResultPath: j.ResultPath, ResultHMAC: j.ResultHMAC, RequestHash: j.RequestHash,
 		CreatedAt: j.CreatedAt.UTC(), StartedAt: instant(j.StartedAt), CompletedAt: instant(j.CompletedAt), Attempt: j.Attempt,
 	}
@@ -81,7 +89,6 @@ func viewJob(j *store.Job) (Job, error) {
 		}
 	}
 	if j.Status == store.JobCompleted && j.ResultPath != nil { // it is gone some time after it expired
-		var err error
 		if view.Result, err = viewResult(j); err != nil {
 			return Job{}, err
 		}

@@ -132,7 +132,7 @@ func (e *edge) getJob(ctx context.Context, in *idInput) (*jobOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	view, err := viewJob(job)
+	view, err := e.viewJob(ctx, job)
 	if err != nil {
 		return nil, err
 	}

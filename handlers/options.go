@@ -56,6 +56,7 @@ type Jobs interface {
 	Submit(ctx context.Context, lease *tenant.Lease, req jobs.Request) (job *store.Job, duplicate bool, err error)
 	Cancel(ctx context.Context, lease *tenant.Lease, id uuid.UUID) (*store.Job, error)
 	ValidateSchema(ctx context.Context, lease *tenant.Lease, req jobs.SchemaRequest) error
+	Filters(tenantID string, job *store.Job) ([]byte, error)
 }
 
 // Idempotency gives requests with a key their effect once.

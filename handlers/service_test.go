@@ -112,7 +112,7 @@ func (s *service) newJobs(t *testing.T, c *connections.Service) *jobs.Service {
 	t.Helper()
 	queue, err := jobs.NewQueue(s.control.Pool(), slog.New(slog.DiscardHandler))
 	must(t, err)
-	service, err := jobs.NewService(jobs.ServiceOptions{Queue: queue, Connections: c})
+	service, err := jobs.NewService(jobs.ServiceOptions{Queue: queue, Connections: c, Keys: s.keys})
 	must(t, err)
 	return service
 }

@@ -383,7 +383,7 @@ func TestPanicInCheck(t *testing.T) {
 	p := newPlant(t, smallTable)
 	guard := must(dial.NewGuard(dial.Policy{AllowPrivate: true}))
 	conns := must(connections.New(connections.Options{Keys: p.keys, Guard: guard, Drivers: source.Drivers{source.PostgreSQL: panics{}}}))
-	p.service = must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: conns}))
+	p.service = must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: conns, Keys: p.keys}))
 	err := p.trySubmit(`{"src": {"small": ["id"]}}`, "")
 	if problem.CodeOf(err) != problem.Internal || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "panic: string\n") || strings.Contains(fmt.Sprint(errors.Unwrap(err)), "driver's bug") {
 		t.Errorf("submit: %v", err)

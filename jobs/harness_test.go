@@ -118,7 +118,7 @@ func (p *plant) assemble() {
 	p.t.Cleanup(func() { _ = bucket.Close() })
 	p.runner = &extract.Runner{Drivers: p.drivers, Dialer: guard, Store: bucket}
 	p.queue = must(jobs.NewQueue(p.pool, p.log))
-	p.service = must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: p.conns}))
+	p.service = must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: p.conns, Keys: p.keys}))
 }
 
 func (p *plant) open(dsn string) *pgxpool.Pool {
@@ -190,7 +190,7 @@ func (p *plant) worker(change ...func(*jobs.WorkerOptions)) *jobs.Worker {
 
 func (p *plant) options() jobs.WorkerOptions {
 	return jobs.WorkerOptions{
-		Pool: p.pool, Leases: p.control, Tenants: p.tenants, Connections: p.conns, Runner: p.runner,
+		Pool: p.pool, Leases: p.control, Tenants: p.tenants, Connections: p.conns, Runner: p.runner, Keys: p.keys,
 		RetryUnit: 20 * time.Millisecond, Grace: time.Second, Logger: p.log,
 	}
 }

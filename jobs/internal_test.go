@@ -29,7 +29,7 @@ func (p *plant) govern(d testkit.Database, name string, tenants ...string) {
 	guard := must(dial.NewGuard(dial.Policy{}))
 	p.conns = must(connections.New(connections.Options{Keys: p.keys, Guard: guard, Drivers: p.drivers, Internal: internals}))
 	p.runner.Dialer = guard
-	p.service = must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: p.conns}))
+	p.service = must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: p.conns, Keys: p.keys}))
 }
 
 // An internal datasource is exempt from the product check and the host rules; a tenant's connection at the same address

@@ -135,7 +135,11 @@ func asFailure(err error) *extract.Failure {
 
 // plan resolves what the job names into what an extraction needs.
 func (r *run) plan(ctx context.Context) (extract.Job, error) {
-	sources, err := decodeDatasources(r.job.MappedFields, r.job.Filters)
+	filters, err := openFilters(r.opts.Keys, r.tenant, r.job)
+	if err != nil {
+		return extract.Job{}, fmt.Errorf("read job: %w", err)
+	}
+	sources, err := decodeDatasources(r.job.MappedFields, filters)
 	if err != nil {
 		return extract.Job{}, fmt.Errorf("read job: %w", err)
 	}

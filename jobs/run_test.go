@@ -49,7 +49,7 @@ func TestJob(t *testing.T) {
 		ResultKeyVersion: new(1),
 		ResultTables:     []byte(`[{"datasource":"src","table":"Mixed Case","rows":0},{"datasource":"src","table":"large","rows":200000},{"datasource":"src","table":"small","rows":2}]`),
 	}
-	ignored := cmpopts.IgnoreFields(store.Job{}, "RequestHash", "Metadata", "MappedFields", "Filters", "CreatedAt", "StartedAt", "CompletedAt", "ResultHMAC", "ResultSHA256", "ResultExpiresAt")
+	ignored := cmpopts.IgnoreFields(store.Job{}, "RequestHash", "Metadata", "MappedFields", "Filters", "FiltersKeyVersion", "CreatedAt", "StartedAt", "CompletedAt", "ResultHMAC", "ResultSHA256", "ResultExpiresAt")
 	if diff := cmp.Diff(wantJob, job, ignored); diff != "" {
 		t.Errorf("job (-want +got):\n%s", diff)
 	}

@@ -178,7 +178,7 @@ func TestValidateSchemaIsBounded(t *testing.T) {
 		p.connect(name, product, testkit.Database{Host: "127.0.0.1", Port: port, Name: "x", Owner: "x", Password: "x"})
 	}
 	const limit = 2 * time.Second // one after the other they would take three times that
-	p.service = must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: p.conns, CheckTimeout: limit}))
+	p.service = must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: p.conns, Keys: p.keys, CheckTimeout: limit}))
 	begun := time.Now()
 	err := p.validate(`{"silent-a":{"t":["*"]},"silent-b":{"t":["*"]},"silent-c":{"t":["*"]}}`)
 	if took := time.Since(begun); took > 5*limit/2 {

@@ -49,7 +49,7 @@ func TestSilentControlDatabase(t *testing.T) {
 	p := newPlant(t, smallTable)
 	x, pool := p.behind(t)
 	p.queue = must(jobs.NewQueue(pool, p.log))
-	p.service = must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: p.conns}))
+	p.service = must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: p.conns, Keys: p.keys}))
 	p.submit(request(t, "", "small"))
 	sweeper := must(jobs.NewSweeper(jobs.SweeperOptions{Control: control.New(pool), Queue: p.queue}))
 	x.hush()

@@ -14,14 +14,16 @@ import (
 	"github.com/fetcherhq/fetcher/connections"
 	"github.com/fetcherhq/fetcher/extract"
 	"github.com/fetcherhq/fetcher/problem"
+	"github.com/fetcherhq/fetcher/secret"
 	"github.com/fetcherhq/fetcher/store"
 	"github.com/fetcherhq/fetcher/tenant"
 )
 
-// ServiceOptions are what a Service needs. Queue and Connections are required.
+// ServiceOptions are what a Service needs. Queue, Connections and Keys are required.
 type ServiceOptions struct {
 	Queue       *Queue
 	Connections *connections.Service
+	Keys        *secret.Keyring // seals filters
 
 	DedupWindow  time.Duration // 0: 5 min
 	CheckTimeout time.Duration // of the checks of one datasource; 0: 10 s
@@ -40,8 +42,8 @@ type Service struct {
 
 // NewService returns a service.
 func NewService(o ServiceOptions) (*Service, error) {
-	if o.Queue == nil || o.Connections == nil {
-		return nil, errors.New("jobs: a queue and connections are needed")
+	if o.Queue == nil || o.Connections == nil || o.Keys == nil {
+		return nil, errors.New("jobs: a queue, connections and a key ring are needed")
 	}
 	if o.DedupWindow == 0 {
 		o.DedupWindow = dedupWindow
@@ -88,8 +90,11 @@ func (s *Service) Submit(ctx context.Context, lease *tenant.Lease, req Request) 
 		return nil, false, fmt.Errorf("submit job: make an id: %w", err)
 	}
 	job = &store.Job{
-		ID: id, RequestHash: req.Hash, Metadata: req.Metadata, MappedFields: req.MappedFields, Filters: req.Filters,
+		ID: id, RequestHash: req.Hash, Metadata: req.Metadata, MappedFields: req.MappedFields,
 		Output: req.Output, Source: req.Source,
+	}
+	if err = sealFilters(s.opts.Keys, lease.TenantID(), job, req.Filters); err != nil {
+		return nil, false, fmt.Errorf("submit job: %w", err)
 	}
 	rows = rows.Holding(s.stored(lease.TenantID(), found))
 	if req.Then != nil {
@@ -108,6 +113,11 @@ func (s *Service) Submit(ctx context.Context, lease *tenant.Lease, req Request) 
 		return existing, true, nil
 	}
 	return job, false, nil
+}
+
+// Filters returns the filters of a tenant's job as they were sent, nil for none.
+func (s *Service) Filters(tenantID string, job *store.Job) ([]byte, error) {
+	return openFilters(s.opts.Keys, tenantID, job)
 }
 
 // stored lists the datasources that can be changed while a job is being created.

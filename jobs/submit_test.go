@@ -127,7 +127,7 @@ func TestSubmitHostNotAllowed(t *testing.T) {
 func TestSubmitTimeout(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, smallTable)
-	service := must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: p.conns, CheckTimeout: 50 * time.Millisecond}))
+	service := must(jobs.NewService(jobs.ServiceOptions{Queue: p.queue, Connections: p.conns, Keys: p.keys, CheckTimeout: 50 * time.Millisecond}))
 	silent := must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))
 	defer silent.Close()
 	_, port, _ := net.SplitHostPort(silent.Addr().String())

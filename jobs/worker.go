@@ -19,6 +19,7 @@ import (
 
 	"github.com/fetcherhq/fetcher/connections"
 	"github.com/fetcherhq/fetcher/extract"
+	"github.com/fetcherhq/fetcher/secret"
 	"github.com/fetcherhq/fetcher/store/control"
 	"github.com/fetcherhq/fetcher/tenant"
 )
@@ -53,6 +54,7 @@ type WorkerOptions struct {
 	Tenants     Tenants
 	Connections *connections.Service
 	Runner      *extract.Runner
+	Keys        *secret.Keyring // opens filters
 
 	ID           string        // of this worker, unlike any other's; random
 	SingleTenant bool          // object keys without the tenant
@@ -79,8 +81,8 @@ type WorkerOptions struct {
 }
 
 func (o WorkerOptions) validate() error {
-	if o.Pool == nil || o.Leases == nil || o.Tenants == nil || o.Connections == nil || o.Runner == nil {
-		return errors.New("worker: pool, leases, tenants, connections and runner are required")
+	if o.Pool == nil || o.Leases == nil || o.Tenants == nil || o.Connections == nil || o.Runner == nil || o.Keys == nil {
+		return errors.New("worker: pool, leases, tenants, connections, runner and keys are required")
 	}
 	return nil
 }

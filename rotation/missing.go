@@ -15,6 +15,7 @@ type Unreadable struct {
 	Addresses   int // of tenants' databases; nothing of these tenants can be reached
 	Webhooks    int
 	Connections int // whose secrets are sealed under it
+	Filters     int // of jobs
 	Results     int
 	Contents    int // of web documents
 	Unknown     int // tenants that could not be asked
@@ -96,6 +97,7 @@ func (r *Rotator) missingTenant(ctx context.Context, id string, missing map[int]
 	for _, use := range uses {
 		if u := missing[use.Version]; u != nil {
 			u.Connections += use.Connections
+			u.Filters += use.Filters
 			u.Results += use.Results
 			u.Contents += use.Contents
 		}

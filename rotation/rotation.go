@@ -16,6 +16,7 @@ import (
 	"github.com/fetcherhq/fetcher/connections"
 	"github.com/fetcherhq/fetcher/events"
 	"github.com/fetcherhq/fetcher/idempotency"
+	"github.com/fetcherhq/fetcher/jobs"
 	"github.com/fetcherhq/fetcher/results"
 	"github.com/fetcherhq/fetcher/secret"
 	"github.com/fetcherhq/fetcher/store"
@@ -41,6 +42,7 @@ type Counts struct {
 	Registry     int `json:"registry"` // addresses and webhooks
 	Connections  int `json:"connections"`
 	Fingerprints int `json:"fingerprints"` // of requests with an Idempotency-Key
+	Filters      int `json:"filters"`      // of jobs
 	Results      int `json:"results"`
 	Contents     int `json:"contents"` // of web documents
 }
@@ -103,6 +105,8 @@ func (r *Rotator) Tenant(ctx context.Context, id string) (c Counts, err error) {
 	var failed error
 	c.Connections, err = r.connections(ctx, id)
 	c.Fingerprints, failed = r.fingerprints(ctx, id)
+	err = errors.Join(err, failed)
+	c.Filters, failed = r.filters(ctx, id)
 	err = errors.Join(err, failed)
 	c.Results, failed = r.results(ctx, id)
 	err = errors.Join(err, failed)
@@ -175,6 +179,34 @@ func (r *Rotator) fingerprints(ctx context.Context, id string) (n int, err error
 					n++
 				}
 				err, after = errors.Join(err, failed), f.Scope
+			}
+			return nil
+		})
+		if failed != nil || len(page) == 0 {
+			return n, errors.Join(err, failed)
+		}
+	}
+}
+
+// filters never change but here, and nobody reads them while this waits for anything.
+func (r *Rotator) filters(ctx context.Context, id string) (n int, err error) {
+	var after uuid.UUID
+	for {
+		var page []store.Job
+		failed := r.with(ctx, id, func(rows store.Sealed, _ store.Retention) (failed error) {
+			if page, failed = rows.Filters(ctx, r.Keys.CurrentVersion(), after, batch); failed != nil {
+				return failed
+			}
+			for i := range page {
+				changed, failed := jobs.Reencrypt(r.Keys, id, &page[i])
+				replaced := false
+				if failed == nil && changed {
+					replaced, failed = rows.ReplaceFilters(ctx, &page[i])
+				}
+				if replaced {
+					n++
+				}
+				err, after = errors.Join(err, failed), page[i].ID
 			}
 			return nil
 		})

@@ -61,9 +61,11 @@ type Job struct {
 	RequestHash      string
 	Metadata         []byte
 	MappedFields     []byte
-	Filters          []byte // nil: none were sent
-	Output           []byte // nil: the default format
-	Source           string // metadata.source, trimmed and lower-cased by the caller
+	Filters          []byte // nil: none were sent; else as FiltersKeyVersion says
+	// FiltersKeyVersion is of the key that sealed Filters, which is a JSON string then; nil: they are in clear.
+	FiltersKeyVersion *int
+	Output            []byte // nil: the default format
+	Source            string // metadata.source, trimmed and lower-cased by the caller
 
 	CreatedAt     time.Time
 	StartedAt     *time.Time // of the latest attempt

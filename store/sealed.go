@@ -50,6 +50,25 @@ func (s Sealed) ReplaceFingerprint(ctx context.Context, old Fingerprint, sealed 
 	return result.RowsAffected == 1, mapped("replace fingerprint", result.Error)
 }
 
+// Filters returns up to limit jobs whose ids follow the given one, in order, with no more than their filters, which are in
+// clear or sealed under another version of the key.
+func (s Sealed) Filters(ctx context.Context, version int, after uuid.UUID, limit int) ([]Job, error) {
+	found := []Job{}
+	err := s.db.WithContext(ctx).Select("id", "filters", "filters_key_version").
+		Where("filters IS NOT NULL AND filters_key_version IS DISTINCT FROM ? AND id > ?", version, after).
+		Order("id").Limit(limit).Find(&found).Error
+	return found, mapped("list filters", err)
+}
+
+// ReplaceFilters stores the filters of a job under the key version it names, and reports whether the job is still there
+// and has others.
+func (s Sealed) ReplaceFilters(ctx context.Context, j *Job) (bool, error) {
+	result := s.db.WithContext(ctx).Model(&Job{}).
+		Where("id = ? AND filters_key_version IS DISTINCT FROM ?", j.ID, j.FiltersKeyVersion).
+		UpdateColumns(map[string]any{"filters": j.Filters, "filters_key_version": j.FiltersKeyVersion})
+	return result.RowsAffected == 1, mapped("replace filters", result.Error)
+}
+
 // Blobs returns up to limit contents that are stored under another version of the key, in the order of their digests from
 // the one after the given digest on.
 func (s Sealed) Blobs(ctx context.Context, version int, after []byte, limit int) ([]Blob, error) {
@@ -67,21 +86,23 @@ func (s Sealed) ReplaceBlob(ctx context.Context, old, now Blob) (bool, error) {
 
 // KeyUse is how much of a tenant's is sealed under a version of the key.
 type KeyUse struct {
-	Version                        int
-	Connections, Results, Contents int
+	Version                                 int
+	Connections, Filters, Results, Contents int
 }
 
-// KeyUse counts live connections, results that have not expired and contents of web documents, by the version they are
+// KeyUse counts live connections, filters of jobs, results that have not expired and contents of web documents, by the version they are
 // sealed under.
 func (s Sealed) KeyUse(ctx context.Context) ([]KeyUse, error) {
 	found := []KeyUse{}
 	err := s.db.WithContext(ctx).Raw(`
-		SELECT version, sum(connections)::int AS connections, sum(results)::int AS results, sum(contents)::int AS contents FROM (
-		    SELECT key_version AS version, 1 AS connections, 0 AS results, 0 AS contents FROM connections WHERE deleted_at IS NULL
+		SELECT version, sum(connections)::int AS connections, sum(filters)::int AS filters, sum(results)::int AS results, sum(contents)::int AS contents FROM (
+		    SELECT key_version AS version, 1 AS connections, 0 AS filters, 0 AS results, 0 AS contents FROM connections WHERE deleted_at IS NULL
 		    UNION ALL
-		    SELECT key_version, 0, 0, 1 FROM content_blobs
+		    SELECT key_version, 0, 0, 0, 1 FROM content_blobs
 		    UNION ALL
-		    SELECT coalesce(result_sealed_version, result_key_version), 0, 1, 0 FROM jobs WHERE result_path IS NOT NULL AND result_expires_at > now()) u
+		    SELECT filters_key_version, 0, 1, 0, 0 FROM jobs WHERE filters_key_version IS NOT NULL
+		    UNION ALL
+		    SELECT coalesce(result_sealed_version, result_key_version), 0, 0, 1, 0 FROM jobs WHERE result_path IS NOT NULL AND result_expires_at > now()) u
 		GROUP BY version ORDER BY version`).Scan(&found).Error
 	return found, mapped("count key versions", err)
 }

@@ -88,7 +88,7 @@ func (a *app) retention() (*jobs.Retention, error) {
 func (a *app) workerOptions() jobs.WorkerOptions {
 	j := a.cfg.Jobs
 	return jobs.WorkerOptions{
-		Pool: a.pool, Leases: a.control, Tenants: a.router, Connections: a.conns,
+		Pool: a.pool, Leases: a.control, Tenants: a.router, Connections: a.conns, Keys: a.keys,
 		Runner:       &extract.Runner{Drivers: a.drivers, Dialer: a.guard, Store: a.objects},
 		SingleTenant: !a.cfg.Tenants.Multi, Concurrency: j.Concurrency, MaxRunning: a.cfg.Tenants.MaxRunningJobs, Timeout: j.Timeout, MaxAttempts: j.MaxAttempts,
 		MaxBytes: int64(j.MaxResultBytes), MaxRows: j.MaxRows, SafeCells: a.cfg.Results.SafeCells, ResultTTL: a.cfg.Results.TTL, Grace: a.cfg.Server.ShutdownGrace,

@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"jobs":              {"tenant", "extract", "connections", "store", "store/control", "source", "results", "secret", "dial", "problem"},
 	"events":            {"tenant", "store", "store/control", "secret", "dial", "problem"},
 	"idempotency":       {"store", "secret", "problem"},
-	"rotation":          {"connections", "events", "idempotency", "results", "store", "store/control", "tenant", "secret", "problem"},
+	"rotation":          {"connections", "events", "idempotency", "jobs", "results", "store", "store/control", "tenant", "secret", "problem"},
 	"documents/weburl":  {"dial"},
 	"documents/content": {"documents/weburl"},
 	"documents/fetch":   {"documents/weburl", "dial"},

@@ -155,10 +155,10 @@ func printRotated(o rotateOptions, views []rotatedView) error {
 		return enc.Encode(views)
 	}
 	table := tabwriter.NewWriter(o.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "OF\tREGISTRY\tCONNECTIONS\tFINGERPRINTS\tRESULTS\tCONTENTS\tERROR")
+	fmt.Fprintln(table, "OF\tREGISTRY\tCONNECTIONS\tFINGERPRINTS\tFILTERS\tRESULTS\tCONTENTS\tERROR")
 	for _, v := range views {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%s\n",
-			v.name(), v.Registry, v.Connections, v.Fingerprints, v.Results, v.Contents, v.Error)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n",
+			v.name(), v.Registry, v.Connections, v.Fingerprints, v.Filters, v.Results, v.Contents, v.Error)
 	}
 	return table.Flush()
 }
@@ -181,6 +181,6 @@ func (a *app) checkKeys(ctx context.Context) {
 	for _, m := range missing {
 		a.log.LogAttrs(ctx, slog.LevelError, "a version of the master key is in use but not given: what is sealed under it can't be read",
 			slog.Int("version", m.Version), slog.Int("tenant_addresses", m.Addresses), slog.Int("webhooks", m.Webhooks),
-			slog.Int("connections", m.Connections), slog.Int("results", m.Results), slog.Int("contents", m.Contents), slog.Int("tenants_unknown", m.Unknown))
+			slog.Int("connections", m.Connections), slog.Int("filters", m.Filters), slog.Int("results", m.Results), slog.Int("contents", m.Contents), slog.Int("tenants_unknown", m.Unknown))
 	}
 }
