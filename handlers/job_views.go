@@ -84,7 +84,7 @@ func (e *edge) viewJob(ctx context.Context, j *store.Job) (Job, error) {
 	}
 	if len(j.Progress) > 0 && !j.Status.Terminal() {
 		view.Progress = &JobProgress{}
-		if err := json.Unmarshal(j.Progress, view.Progress); err != nil {
+		if err = json.Unmarshal(j.Progress, view.Progress); err != nil {
 			return Job{}, err
 		}
 	}
