@@ -43,7 +43,7 @@ func TestToggles(t *testing.T) {
 	h, check := newHelm(t), newConformity(t)
 	base := split(h.render(t, required()...))
 	golden(t, filepath.Join("testdata", "default.yaml"), strings.Join(base, "---\n"))
-	for _, choice := range toggles() {
+	for _, choice := range toggles(t) {
 		t.Run(choice.name, func(t *testing.T) {
 			t.Parallel()
 			out := h.render(t, choice.args()...)

@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,11 +13,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// companions are the values that a toggle needs beside it.
-var companions = map[string]Object{}
+// companions are the values that a switch needs beside it.
+var companions = map[string][]string{
+	"httpRoute.enabled": {"httpRoute.parentRefs[0].name=public"},
+	"ingress.enabled":   {"ingress.hosts={fetcher.example}"},
+}
 
-// apart are the toggles that exclude others, left out where all are turned on at once.
-var apart = map[string]bool{}
+// unrestricted are the examples for namespaces that admit any pod: they mount a folder of the node.
+var unrestricted = map[string]string{"kind.yaml": "default"}
 
 // accepts shows the server every object that the chart makes from its default values, from every example and with every
 // boolean value the other way round.
@@ -26,28 +30,42 @@ func (p *place) accepts(t *testing.T) {
 		t.Errorf("the server said %v of a member that it does not know", err)
 	}
 
-	base := values(t, Object{"existingSecret": secret})
-	defaults, _ := p.accepted(t, "default values", "--values", base)
+	base := []string{"--set", "existingSecret=" + secret}
+	defaults := p.accepted(t, "default values", namespace, base...)
 
 	examples, err := filepath.Glob(filepath.Join(chart, "examples", "*.yaml"))
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("%d examples: %v", len(examples), err)
+	}
+	for _, path := range examples {
+		name := filepath.Base(path)
+		where, ok := unrestricted[name]
+		if !ok {
+			where = namespace
+		}
+		p.accepted(t, "example "+name, where, "--values", path)
+	}
+
+	// The table of the chart's other tests.
+	content, err := os.ReadFile(filepath.Join(chart, "..", "testdata", "toggles.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, example := range examples {
-		p.accepted(t, filepath.Base(example), "--values", base, "--values", example)
+	var table map[string][]string
+	if err := yaml.Unmarshal(content, &table); err != nil || len(table) == 0 {
+		t.Fatalf("%d toggles: %v", len(table), err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		p.accepted(t, "toggle "+name, namespace, append(base, set(table[name]...)...)...)
 	}
 
-	for path, value := range p.toggles(t) {
-		beside, ok := companions[path]
-		if !ok {
-			beside = Object{}
-		}
-		name := fmt.Sprintf("%s=%v", path, !value)
-		rendered, kinds := p.accepted(t, name, "--values", base, "--values", values(t, beside), "--set", name)
-		if rendered == defaults {
+	switches := p.switches(t)
+	for _, path := range slices.Sorted(maps.Keys(switches)) {
+		name := fmt.Sprintf("%s=%v", path, !switches[path])
+		flags := slices.Concat(base, set(companions[path]...), set(name))
+		if rendered := p.accepted(t, name, namespace, flags...); rendered == defaults {
 			t.Errorf("%s changes nothing", name)
 		}
-		t.Logf("%s: %s", name, strings.Join(kinds, ", "))
 	}
 }
 
@@ -58,14 +76,11 @@ func (p *place) fullInstall(t *testing.T) {
 		"DATABASE_URL": "postgres://fetcher@db.example/fetcher", "RESULTS_URL": "s3://results",
 		"APP_ENC_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
 	}})}
-	for path := range p.toggles(t) {
-		if apart[path] {
+	for path := range p.switches(t) {
+		if path == "worker.keda.enabled" { // in the place of the worker's own autoscaler
 			continue
 		}
-		if beside, ok := companions[path]; ok {
-			flags = append(flags, "--values", values(t, beside))
-		}
-		flags = append(flags, "--set", path+"=true")
+		flags = append(flags, set(append(companions[path], path+"=true")...)...)
 	}
 	p.helm.Must(t, slices.Concat([]string{"install", "full", chart, "--wait", "--timeout", "5m"}, flags)...)
 	pods := p.running(t, "full")
@@ -88,8 +103,8 @@ func (p *place) fullInstall(t *testing.T) {
 	p.gone(t, before)
 }
 
-// toggles returns path → default of every boolean value of the chart.
-func (p *place) toggles(t *testing.T) map[string]bool {
+// switches returns path → default of every boolean value of the chart.
+func (p *place) switches(t *testing.T) map[string]bool {
 	t.Helper()
 	var known Object
 	if err := yaml.Unmarshal([]byte(p.helm.Must(t, "show", "values", chart)), &known); err != nil {
@@ -98,28 +113,53 @@ func (p *place) toggles(t *testing.T) map[string]bool {
 	return booleans(known, "")
 }
 
-// accepted renders the chart with the server's capabilities, shows the server each object, and returns what was rendered
-// and the kinds in it.
-func (p *place) accepted(t *testing.T, name string, flags ...string) (rendered string, kinds []string) {
+// render renders the chart as the server's capabilities make it.
+func (p *place) render(t *testing.T, flags ...string) (string, error) {
 	t.Helper()
-	rendered, err := p.helm.Run(t, slices.Concat([]string{"template", "fetcher", chart, "--validate"}, flags)...)
+	return p.helm.Run(t, slices.Concat([]string{"template", "fetcher", chart, "--validate"}, flags)...)
+}
+
+// accepted renders the chart, shows the server each object, and returns what was rendered. The ServiceAccount of a pod
+// is made and removed again: the server takes no pod, not even for a look, whose account is not there.
+func (p *place) accepted(t *testing.T, name, where string, flags ...string) string {
+	t.Helper()
+	rendered, err := p.render(t, flags...)
 	if err != nil {
 		t.Errorf("%s: %v", name, err)
-		return "", nil
+		return ""
 	}
 	objects, err := Objects([]byte(rendered))
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	for _, object := range objects {
-		seen[fmt.Sprint(object["kind"])] = true
-		if err := p.admin.Check(t, object, namespace); err != nil {
+		seen[fmt.Sprint(object["kind"])]++
+		if account, ok := dig(object, "spec", "serviceAccountName").(string); ok && account != "default" {
+			p.admin.Apply(t, Object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Object{"name": account, "namespace": where}})
+			defer p.admin.Delete(t, "/api/v1/namespaces/"+where+"/serviceaccounts/"+account)
+		}
+	}
+	for _, object := range objects {
+		if err := p.admin.Check(t, object, where); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	t.Logf("%s: %d objects are accepted", name, len(objects))
-	return rendered, slices.Sorted(maps.Keys(seen))
+	var kinds []string
+	for _, kind := range slices.Sorted(maps.Keys(seen)) {
+		kinds = append(kinds, fmt.Sprintf("%d %s", seen[kind], kind))
+	}
+	t.Logf("%s: accepted %s", name, strings.Join(kinds, ", "))
+	return rendered
+}
+
+// set returns the flags that set values.
+func set(assignments ...string) []string {
+	var flags []string
+	for _, assignment := range assignments {
+		flags = append(flags, "--set", assignment)
+	}
+	return flags
 }
 
 // booleans returns path → value of every boolean below value.

@@ -1,11 +1,12 @@
 #!/bin/sh
 # Builds the programs of a Kubernetes control plane with simulated nodes, and helm, from Go modules, and prints the
-# folder they are in. They are built once into the user's cache, for each content of the go.mod and go.sum files beside
-# this script: the first time takes 20 to 25 minutes of CPU, every other time nothing. KUBE_BUILD_FLAGS are more flags
+# folder they are in. They are built once into the user's cache, for each content of the go.mod and go.sum files they are
+# built from: the first time takes 20 to 25 minutes of CPU, every other time nothing. KUBE_BUILD_FLAGS are more flags
 # for `go build`.
 set -eu
 cd "$(dirname "$0")"
-modules="etcd helm kwok kubernetes"
+# The folders of the modules; helm is the one that the chart's other tests run.
+modules="etcd ../chart kwok kubernetes"
 
 # The programs of Kubernetes ask the linker for their version, and helm asks them for it.
 version=$(sed -n 's/^.*k8s.io\/kubernetes \(v[0-9.]*\).*$/\1/p' kubernetes/go.mod)
@@ -20,11 +21,12 @@ all="${XDG_CACHE_HOME:-$HOME/.cache}/fetcher/kube"
 bin="$all/$hash"
 mkdir -p "$bin"
 for m in $modules; do
-	[ -e "$bin/$m.built" ] && continue
+	name=$(basename "$m")
+	[ -e "$bin/$name.built" ] && continue
 	# Into a folder of its own first, so that a build cut short leaves nothing that looks finished.
-	tmp=$(mktemp -d "$bin/$m.XXXXXX")
+	tmp=$(mktemp -d "$bin/$name.XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT INT TERM
-	echo "building $m (once: it is kept in $all)" >&2
+	echo "building what $name/go.mod names (once: it is kept in $all)" >&2
 	start=$(date +%s)
 	# What go.mod names as its tools.
 	programs=$(sed -n 's/^tool \([^(]*\)$/\1/p; /^tool ($/,/^)$/s/^	//p' "$m/go.mod")
@@ -34,7 +36,7 @@ for m in $modules; do
 	[ ! -e "$tmp/server" ] || mv "$tmp/server" "$tmp/etcd"
 	mv "$tmp"/* "$bin/"
 	rmdir "$tmp"
-	: >"$bin/$m.built"
-	echo "built $m in $(($(date +%s) - start)) s" >&2
+	: >"$bin/$name.built"
+	echo "built it in $(($(date +%s) - start)) s" >&2
 done
 echo "$bin"

@@ -33,6 +33,7 @@ func TestChart(t *testing.T) {
 		}},
 		{"every example and toggle is accepted", p.accepts},
 		{"install", func(t *testing.T) {
+			since := p.now(t)
 			p.helm.Must(t, slices.Concat([]string{"install"}, install)...)
 			pods = p.running(t, "fetcher")
 			if diff := cmp.Diff([]string{"manager", "worker"}, components(pods)); diff != "" {
@@ -41,8 +42,12 @@ func TestChart(t *testing.T) {
 			if refused := p.refusals(t); len(refused) > 0 {
 				t.Errorf("pods were refused: %q", refused)
 			}
+			at, outcome := p.migrated(t, since)
+			if deployed := p.touched(t, since); outcome != "Complete" || deployed < at {
+				t.Errorf("the migration ended as %s at %d, the first Deployment is of %d", outcome, at, deployed)
+			}
 			p.reached(t, "fetcher")
-			t.Logf("%d pods run; the Service leads to the managers, the disruption budgets count each component", len(pods))
+			t.Logf("%d pods run, made after the migration had completed; the Service leads to the managers, the disruption budgets count each component", len(pods))
 		}},
 		{"upgrade without a change", func(t *testing.T) {
 			p.helm.Must(t, upgrade()...)
@@ -81,7 +86,7 @@ func TestChart(t *testing.T) {
 		}},
 		{"upgrade whose migration fails", func(t *testing.T) {
 			since, before := p.now(t), p.deployments(t, "fetcher")
-			_, err := p.helm.Run(t, upgrade("--set", "config.LOG_LEVEL=debug,image.tag=fails")...)
+			_, err := p.helm.Run(t, upgrade("--set", "config.LOG_LEVEL=debug,image.tag=fails,migration.backoffLimit=0")...)
 			if err == nil || !strings.Contains(err.Error(), "pre-upgrade hooks failed") {
 				t.Fatalf("helm said %v", err)
 			}
@@ -107,6 +112,13 @@ func TestChart(t *testing.T) {
 			}
 			t.Log("the release is well again; it is what runs already")
 		}},
+		{"test", func(t *testing.T) {
+			out := p.helm.Must(t, "test", "fetcher", "--timeout", "5m")
+			if !strings.Contains(out, "Phase:          Succeeded") {
+				t.Errorf("helm printed %s", out)
+			}
+			t.Log("the release's own test succeeded")
+		}},
 		{"rollback", func(t *testing.T) {
 			before := p.running(t, "fetcher")
 			p.helm.Must(t, "rollback", "fetcher", "1", "--wait", "--timeout", "5m")
@@ -127,6 +139,31 @@ func TestChart(t *testing.T) {
 			t.Log("nothing is left")
 		}},
 		{"install with everything on", p.fullInstall},
+		{"install whose migration fails", func(t *testing.T) {
+			_, err := p.helm.Run(t, "install", "broken", chart, "--values", file, "--timeout", "5m",
+				"--set", "image.tag=fails,migration.backoffLimit=0")
+			if err == nil || !strings.Contains(err.Error(), "failed pre-install") {
+				t.Fatalf("helm said %v", err)
+			}
+			if made := p.deployments(t, "broken"); len(made) != 0 {
+				t.Errorf("Deployments were made: %v", specs(made))
+			}
+			p.helm.Must(t, "uninstall", "broken", "--wait", "--timeout", "5m")
+			var kinds []string
+			for id := range p.everything(t) {
+				if _, ok := empty[id]; !ok {
+					kinds = append(kinds, id[:strings.Index(id, "/")])
+				}
+			}
+			slices.Sort(kinds)
+			// Its log says what was wrong. migration.ttlSecondsAfterFinished tells for how long.
+			if diff := cmp.Diff([]string{"Job", "Pod"}, kinds); diff != "" {
+				t.Errorf("what is left (-want +got):\n%s", diff)
+			}
+			p.admin.Delete(t, "/apis/batch/v1/namespaces/"+namespace+"/jobs/broken-fetcher-migrate?propagationPolicy=Background")
+			p.gone(t, empty)
+			t.Log("no Deployment was made, the uninstall left the failed Job and its pod")
+		}},
 	}
 	for i, step := range steps {
 		t.Logf("step %d: %s", i+1, step.name)

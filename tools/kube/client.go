@@ -112,6 +112,14 @@ func (c *Client) Apply(t *testing.T, object Object) {
 	}
 }
 
+// Delete removes the object at path.
+func (c *Client) Delete(t *testing.T, path string) {
+	t.Helper()
+	if _, err := c.do(t.Context(), http.MethodDelete, path, "application/json", nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Check asks the server whether it would take the object in that namespace, by every check it makes and without
 // storing it. Members that the server does not know and its warnings are errors.
 func (c *Client) Check(t *testing.T, object Object, namespace string) error {

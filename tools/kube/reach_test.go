@@ -9,7 +9,7 @@ import (
 )
 
 // reached checks what the cluster's own controllers make of the release's selectors: its Services lead to the ready
-// manager pods and to no other, its disruption budgets count the pods of one component each, and its autoscalers find
+// pods that they are for and to no other, its disruption budgets count the pods of one component each, and its autoscalers find
 // what they scale.
 func (p *place) reached(t *testing.T, release string) {
 	t.Helper()
@@ -18,26 +18,22 @@ func (p *place) reached(t *testing.T, release string) {
 		replicas[component]++
 	}
 
-	eventually(t, "the Service to lead to every manager", func() error {
-		var targets []string
-		for _, slice := range p.of(t, "/apis/discovery.k8s.io/v1", "endpointslices", release) {
-			endpoints, _ := slice["endpoints"].([]any)
-			for _, endpoint := range endpoints {
-				if dig(endpoint, "conditions", "ready") == true {
-					targets = append(targets, fmt.Sprint(dig(endpoint, "targetRef", "name")))
-				}
-			}
-		}
-		slices.Sort(targets)
-		var managers []string
+	eventually(t, "the Services to lead to their pods", func() error {
+		pods := map[string][]string{} // by component
 		for _, pod := range p.of(t, "/api/v1", "pods", release) {
-			if dig(pod, "metadata", "labels", "app.kubernetes.io/component") == "manager" {
-				managers = append(managers, nameOf(pod))
-			}
+			component := fmt.Sprint(dig(pod, "metadata", "labels", "app.kubernetes.io/component"))
+			pods[component] = append(pods[component], nameOf(pod))
 		}
-		slices.Sort(managers)
-		if diff := cmp.Diff(managers, slices.Compact(targets)); diff != "" || len(managers) == 0 {
-			return &differs{diff}
+		for _, service := range p.of(t, "/api/v1", "services", release) {
+			want := slices.Clone(pods["manager"])
+			// The API is behind an address of its own. A Service without one is what metrics are scraped through.
+			if dig(service, "spec", "clusterIP") == "None" {
+				want = append(want, pods["worker"]...)
+			}
+			slices.Sort(want)
+			if diff := cmp.Diff(want, p.targets(t, nameOf(service))); diff != "" || len(want) == 0 {
+				return fmt.Errorf("%s (-want +got):\n%s", nameOf(service), diff)
+			}
 		}
 		return nil
 	})
@@ -69,6 +65,23 @@ func (p *place) reached(t *testing.T, release string) {
 		}
 		return nil
 	})
+}
+
+// targets returns the ready pods behind a Service.
+func (p *place) targets(t *testing.T, service string) []string {
+	t.Helper()
+	var names []string
+	path := "/apis/discovery.k8s.io/v1/namespaces/" + namespace + "/endpointslices?labelSelector=kubernetes.io/service-name%3D" + service
+	for _, slice := range p.admin.List(t, path) {
+		endpoints, _ := slice["endpoints"].([]any)
+		for _, endpoint := range endpoints {
+			if dig(endpoint, "conditions", "ready") == true {
+				names = append(names, fmt.Sprint(dig(endpoint, "targetRef", "name")))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // of returns the release's objects of a kind.
