@@ -11,6 +11,8 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/fetcherhq/fetcher/dial"
 	"github.com/fetcherhq/fetcher/problem"
@@ -54,6 +56,7 @@ type Options struct {
 	Round      time.Duration                      // for one look at a tenant, at most; 40 s
 	Logger     *slog.Logger                       // discards
 	Meter      metric.Meter                       // none
+	Tracer     trace.TracerProvider               // none
 	Now        func() time.Time                   // time.Now
 	Taken      func(transport string, m *Message) // called after each delivery, for tests; nothing
 }
@@ -84,6 +87,9 @@ func (o Options) withDefaults() Options {
 	if o.Meter == nil {
 		o.Meter = metricnoop.Meter{}
 	}
+	if o.Tracer == nil {
+		o.Tracer = tracenoop.NewTracerProvider()
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -105,6 +111,7 @@ type Dispatcher struct {
 	opts    Options
 	poster  *poster
 	metrics *metrics
+	tracer  trace.Tracer
 	stop    context.CancelFunc
 	loop    sync.WaitGroup
 	rounds  sync.WaitGroup
@@ -127,7 +134,7 @@ func New(o Options) (*Dispatcher, error) {
 		}
 	}
 	return &Dispatcher{
-		opts: o, metrics: m, stop: func() {}, slots: make(chan struct{}, o.AtOnce),
+		opts: o, metrics: m, tracer: o.Tracer.Tracer("github.com/fetcherhq/fetcher/events"), stop: func() {}, slots: make(chan struct{}, o.AtOnce),
 		poster: newPoster(o.Guard.DialContext, o.TLS, o.Now),
 	}, nil
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
+
 	"github.com/fetcherhq/fetcher/store"
 )
 
@@ -106,7 +108,10 @@ func (d *Dispatcher) deliver(ctx context.Context, r route, delivery store.Delive
 	if err := sign(d.opts.Keys, m); err != nil {
 		return &failure{reason: "the event can't be signed", err: err}
 	}
+	ctx, span := d.publishing(ctx, r.name, m)
+	defer span.End()
 	if err := r.send(ctx, m); err != nil {
+		span.SetStatus(codes.Error, "not delivered")
 		return err
 	}
 	d.opts.Taken(r.name, m)

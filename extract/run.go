@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fetcherhq/fetcher/problem"
@@ -29,18 +31,23 @@ func (r *Runner) Run(ctx context.Context, job Job, progress func(Progress)) (Res
 		run, cancel = context.WithDeadline(ctx, job.Deadline)
 	}
 	defer cancel()
+	run, span := startSpan(run, "extract")
 	var result Result
 	err := guard(func() (err error) {
 		result, err = r.run(run, job, progress)
 		return err
 	})
 	if err != nil {
-		return Result{}, settle(run, ctx, job.Deadline, err)
+		err = settle(run, ctx, job.Deadline, err)
+	}
+	endSpan(span, err)
+	if err != nil {
+		return Result{}, err
 	}
 	return result, nil
 }
 
-func (r *Runner) run(ctx context.Context, job Job, progress func(Progress)) (Result, error) {
+func (r *Runner) run(ctx context.Context, job Job, progress func(Progress)) (_ Result, err error) {
 	readers, err := r.readers(job)
 	if err != nil {
 		return Result{}, err
@@ -50,7 +57,10 @@ func (r *Runner) run(ctx context.Context, job Job, progress func(Progress)) (Res
 			return Result{}, err
 		}
 	}
-	to, err := r.target(ctx, job)
+	// The result grows while the rows are read: its span stands beside theirs, and ends with the commit.
+	uploading, upload := startSpan(ctx, "upload result")
+	defer func() { endSpan(upload, err) }()
+	to, err := r.target(uploading, job)
 	if err != nil {
 		return Result{}, err
 	}
@@ -64,7 +74,9 @@ func (r *Runner) run(ctx context.Context, job Job, progress func(Progress)) (Res
 	out := &output{to: to, job: job, progress: progress}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.start(groupCtx, group, readers) })
-	group.Go(func() error { return guard(func() error { return out.write(groupCtx, readers) }) })
+	group.Go(func() error {
+		return guard(func() error { return out.write(trace.ContextWithSpan(groupCtx, upload), readers) })
+	})
 	if err = group.Wait(); err != nil {
 		return Result{}, err
 	}
@@ -72,11 +84,12 @@ func (r *Runner) run(ctx context.Context, job Job, progress func(Progress)) (Res
 	for _, reader := range readers {
 		consistency[reader.Name] = reader.consistency
 	}
-	result, err := to.commit(ctx, consistency)
+	result, err := to.commit(uploading, consistency)
 	if err != nil {
 		return Result{}, err
 	}
 	whole, result.Rows = true, out.rows
+	upload.SetAttributes(attribute.Int64("fetcher.result.rows", result.Rows), attribute.Int64("fetcher.result.bytes", result.SizeBytes))
 	return result, nil
 }
 

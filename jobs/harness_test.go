@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/metric/noop"
 	"go.uber.org/goleak"
 
 	"github.com/fetcherhq/fetcher/connections"
@@ -112,7 +113,7 @@ func newPlantOn(t testing.TB, pg *testkit.PG, statements ...string) *plant {
 
 func (p *plant) assemble() {
 	guard := must(dial.NewGuard(dial.Policy{AllowPrivate: true}))
-	p.drivers = source.Drivers{source.PostgreSQL: postgres.New()}
+	p.drivers = must(source.Observed(source.Drivers{source.PostgreSQL: postgres.New()}, noop.Meter{}))
 	p.conns = must(connections.New(connections.Options{Keys: p.keys, Guard: guard, Drivers: p.drivers}))
 	bucket := must(results.Open(p.t.Context(), "file://"+p.dir, p.keys, results.Options{}))
 	p.t.Cleanup(func() { _ = bucket.Close() })

@@ -12,18 +12,19 @@ import (
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/trace"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fetcherhq/fetcher/jobs"
 )
 
-// The worker's span belongs to the trace of the request.
+// What a job's worker does belongs to the trace of the request, down to the object it writes.
 func TestTraceGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, smallTable)
 	spans := tracetest.NewInMemoryExporter()
-	provider := trace.NewTracerProvider(trace.WithSyncer(spans))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	ctx, request := provider.Tracer("test").Start(t.Context(), "request")
 	id := p.create(ctx, request1(t))
 	w := p.worker(func(o *jobs.WorkerOptions) { o.Tracer = provider })
@@ -31,9 +32,26 @@ func TestTraceGoesOn(t *testing.T) {
 	if err := w.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got := spans.GetSpans()
-	if len(got) != 1 || got[0].Name != "run job" || got[0].SpanContext.TraceID() != request.SpanContext().TraceID() || got[0].Parent.SpanID() != request.SpanContext().SpanID() {
-		t.Errorf("spans %+v", got)
+	request.End()
+	names, parents := map[trace.SpanID]string{}, map[string]string{}
+	for _, s := range spans.GetSpans() {
+		names[s.SpanContext.SpanID()] = s.Name
+		if s.SpanContext.TraceID() != request.SpanContext().TraceID() {
+			t.Errorf("%s is of another trace", s.Name)
+		}
+	}
+	for _, s := range spans.GetSpans() {
+		if _, twice := parents[s.Name]; twice {
+			t.Errorf("%s is there twice", s.Name)
+		}
+		parents[s.Name] = names[s.Parent.SpanID()]
+	}
+	want := map[string]string{
+		"request": "", "enqueue job": "request", "run job": "enqueue job", "extract": "run job", "upload result": "extract",
+		"source open": "extract", "source catalog": "extract", "source begin": "extract", "source stream": "extract",
+	}
+	if diff := cmp.Diff(want, parents); diff != "" {
+		t.Errorf("spans and their parents (-want +got):\n%s", diff)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fetcherhq/fetcher/problem"
 	"github.com/fetcherhq/fetcher/store"
@@ -67,6 +68,9 @@ func NewQueue(pool *pgxpool.Pool, logger *slog.Logger) (*Queue, error) {
 // behind (control.PriorityHead).
 func (q *Queue) Enqueue(ctx context.Context, tenantID string, job uuid.UUID) error {
 	args := entryArgs{TenantID: tenantID, JobID: job}
+	tracer := trace.SpanFromContext(ctx).TracerProvider().Tracer(instrumentation)
+	ctx, span := tracer.Start(ctx, "enqueue job", trace.WithSpanKind(trace.SpanKindProducer))
+	defer span.End()
 	carrier := propagation.MapCarrier{}
 	if (propagation.TraceContext{}).Inject(ctx, carrier); len(carrier) > 0 {
 		args.Trace = carrier

@@ -104,6 +104,9 @@ func (a *app) observe(ctx context.Context, logs io.Writer) error {
 		return fmt.Errorf("setting up telemetry: %w", err)
 	}
 	a.tel, a.log = tel, tel.Logger()
+	if a.drivers, err = source.Observed(a.drivers, tel.Meter("source")); err != nil {
+		return err
+	}
 	slog.SetDefault(a.log) // for libraries that know no other place; ours are handed theirs
 	a.onClose(tel.Shutdown)
 	return nil

@@ -39,7 +39,7 @@ func (a *app) openBrokers() error {
 func (a *app) dispatcher() (*events.Dispatcher, error) {
 	d, err := events.New(events.Options{
 		Marks: a.control, Tenants: a.router, Keys: a.keys, Guard: a.guard, Transports: a.brokers, Webhook: a.webhook,
-		Source: a.cfg.Events.Source, Logger: a.log, Meter: a.tel.Meter("events"),
+		Source: a.cfg.Events.Source, Logger: a.log, Meter: a.tel.Meter("events"), Tracer: a.tel.TracerProvider(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the dispatcher: %w", err)
