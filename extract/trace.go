@@ -10,7 +10,7 @@ import (
 
 // startSpan begins a span in the caller's trace, if it has one.
 func startSpan(ctx context.Context, name string) (context.Context, trace.Span) {
-	return trace.SpanFromContext(ctx).TracerProvider().Tracer("github.com/fetcherhq/fetcher/extract").Start(ctx, name)
+	return trace.SpanFromContext(ctx).TracerProvider().Tracer("github.com/fetcherhq/fetcher/extract").Start(ctx, name) //nolint:spancheck // the caller ends it
 }
 
 // endSpan ends it with the code of the failure; words of a database stay out.

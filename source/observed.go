@@ -44,9 +44,9 @@ type observer struct {
 func (o observer) begin(ctx context.Context, operation string) (context.Context, func(error)) {
 	start := time.Now()
 	tracer := trace.SpanFromContext(ctx).TracerProvider().Tracer("github.com/fetcherhq/fetcher/source")
-	ctx, span := tracer.Start(ctx, "source "+operation, trace.WithSpanKind(trace.SpanKindClient),
+	ctx, span := tracer.Start(ctx, "source "+operation, trace.WithSpanKind(trace.SpanKindClient), //nolint:spancheck // the caller ends it
 		trace.WithAttributes(attribute.String("db.system.name", strings.ToLower(string(o.kind)))))
-	return ctx, func(err error) {
+	return ctx, func(err error) { //nolint:spancheck // the caller ends it
 		outcome := outcomeOf(ctx, err)
 		if err != nil {
 			span.SetStatus(codes.Error, outcome)
