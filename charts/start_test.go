@@ -61,6 +61,7 @@ func podOf(t *testing.T, objects map[string]object, id, dir string) pod {
 		for path, target := range mounts {
 			if rest, ok := strings.CutPrefix(value, path+"/"); ok {
 				value = filepath.Join(target, rest)
+				break // the folder for tests may itself be below /tmp, which is a mount, too
 			}
 		}
 		p.env[v.text("name")] = value
