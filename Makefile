@@ -54,7 +54,7 @@ assets: ## build the script of the documentation page in
 chart-test: ## lint and render the Helm chart
 	go test $(TAGS) ./charts/...
 
-chart-install-test: ## install the chart on a real API server with simulated nodes; builds for 25 minutes once
+chart-install-test: ## install the chart on a real API server with simulated nodes; builds for 15 minutes once
 	@bin=$$(tools/kube/build.sh) && cd tools/kube && KUBE_BIN=$$bin go test -count=1 -v -timeout 30m ./...
 
 .PHONY: postgres servers page

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the programs of a Kubernetes control plane with simulated nodes, and helm, from Go modules, and prints the
 # folder they are in. They are built once into the user's cache, for each content of the go.mod and go.sum files they are
-# built from: the first time takes 20 to 25 minutes of CPU, every other time nothing. KUBE_BUILD_FLAGS are more flags
+# built from: the first time takes a quarter of an hour, every other time nothing. KUBE_BUILD_FLAGS are more flags
 # for `go build`.
 set -eu
 cd "$(dirname "$0")"
