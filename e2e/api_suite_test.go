@@ -53,8 +53,14 @@ func startAPI(t *testing.T) *apiSuite {
 // startSuite starts a `fetcher dev` with these variables and reads its OpenAPI document.
 func startSuite(t *testing.T, env ...string) *apiSuite {
 	t.Helper()
+	return startSuiteWith(t, env)
+}
+
+// startSuiteWith is startSuite with further arguments.
+func startSuiteWith(t *testing.T, env []string, args ...string) *apiSuite {
+	t.Helper()
 	dir := tempDir(t)
-	d, err := binary.LaunchDevWith(env, dir)
+	d, err := binary.LaunchDevWith(env, dir, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fetcherhq/fetcher/testkit"
 	"github.com/fetcherhq/fetcher/testkit/blackbox"
 )
 
@@ -26,7 +27,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	code := m.Run()
+	code := testkit.Stop(m.Run())
 	if sharedDev == nil {
 		return code
 	}

@@ -33,6 +33,9 @@ func IgnoreServer() goleak.Option {
 	return goleak.IgnoreAnyFunction("github.com/fetcherhq/fetcher/embedded.launch.func1")
 }
 
+// Stop stops what tests started lazily and returns the code to exit with: for a TestMain that has more to do than Main.
+func Stop(code int) int { return finish(code) }
+
 func finish(code int) int {
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "testkit: stop postgres:", err)
