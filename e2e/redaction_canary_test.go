@@ -33,14 +33,9 @@ func newSecret() (whole, core string) {
 // formsOf are the texts in which a value would show: as it is, or as JSON, URLs, Go, hexadecimal digits and base64 write
 // it, the last at any place in a longer text.
 func formsOf(value string) []string {
-	quoted, _ := json.Marshal(value) // never fails for a string
-	var plain bytes.Buffer
-	enc := json.NewEncoder(&plain)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(value)
 	digits := hex.EncodeToString([]byte(value))
 	forms := []string{
-		value, strings.Trim(string(quoted), `"`), strings.Trim(strings.TrimSpace(plain.String()), `"`), strings.Trim(strconv.Quote(value), `"`),
+		value, inJSON(value, true), inJSON(value, false), strings.TrimSuffix(strings.TrimPrefix(strconv.Quote(value), `"`), `"`),
 		url.QueryEscape(value), url.PathEscape(value), digits, strings.ToUpper(digits),
 	}
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -55,6 +50,17 @@ func formsOf(value string) []string {
 	}
 	slices.Sort(forms)
 	return slices.Compact(forms)
+}
+
+// inJSON is a text as it stands between the quotes of a JSON string.
+func inJSON(value string, forHTML bool) string {
+	var quoted bytes.Buffer
+	enc := json.NewEncoder(&quoted)
+	enc.SetEscapeHTML(forHTML)
+	if err := enc.Encode(value); err != nil {
+		panic(err) // every string can be encoded
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(quoted.String(), `"`), "\"\n")
 }
 
 // trace is one thing that somebody else can read: a log, an answer, a dump.
@@ -88,12 +94,11 @@ func TestRedactionSearch(t *testing.T) {
 	whole, core := newSecret()
 	for _, value := range []string{whole, core} {
 		s := []secretText{{name: "it", value: value}}
-		escaped, _ := json.Marshal(value)
-		for name, text := range map[string]string{
-			"plain": value, "json": string(escaped), "query": url.QueryEscape(value), "path": url.PathEscape(value), "go": fmt.Sprintf("%q", value),
+		for name, written := range map[string]string{
+			"plain": value, "json": text(t, value), "JSON for no HTML": inJSON(value, false), "query": url.QueryEscape(value), "path": url.PathEscape(value), "go": fmt.Sprintf("%q", value),
 			"hex": hex.EncodeToString([]byte("ab" + value + "c")), "upper hex": fmt.Sprintf("%X", "ab"+value),
 		} {
-			if diff := cmp.Diff([]string{"it in a of b"}, found([]trace{{sink: "a", from: "b", content: []byte("x " + text + " y")}}, s)); diff != "" {
+			if diff := cmp.Diff([]string{"it in a of b"}, found([]trace{{sink: "a", from: "b", content: []byte("x " + written + " y")}}, s)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
 		}

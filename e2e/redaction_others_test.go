@@ -188,12 +188,11 @@ func (r *redaction) uploads(t *testing.T, s *secretSources) {
 	t.Helper()
 	id, key := r.word("id of the bucket's key"), r.secret("key of the bucket")
 	bucket := listen(t, "bucket", false)
-	bucket.say(http.StatusForbidden, "<Error><Code>AccessDenied</Code><Message>"+r.word("words of the bucket")+"</Message></Error>")
+	bucket.say(http.StatusForbidden, "<Error><Code>AccessDenied</Code><Message>Access denied.</Message></Error>")
 	env := []string{
-		"RESULTS_URL=s3://bucket?region=us-east-1&endpoint=" + bucket.URL + "&hostname_immutable=true&use_path_style=true&response_checksum_validation=when_required",
+		"RESULTS_URL=s3://bucket?region=us-east-1&use_path_style=true&endpoint=" + bucket.URL,
 		"AWS_ACCESS_KEY_ID=" + id, "AWS_SECRET_ACCESS_KEY=" + key,
 	}
-	env[0] = "RESULTS_URL=s3://bucket?region=us-east-1&use_path_style=true&endpoint=" + bucket.URL
 	r.hook.say(http.StatusInternalServerError, r.word("words of the webhook's receiver"))
 	r.startWorker(t, env...)
 	job := r.submit(t, r.extraction(t, s.names["postgres"], "t", nil, "word"))
@@ -228,7 +227,7 @@ func (r *redaction) commands(t *testing.T) {
 		"EVENTS_WEBHOOK_SECRET=" + r.word("webhook secret that is none"), "RABBIT_SERVER_URL=http://u:" + r.word("broker that is none") + "@h",
 		"RESULTS_URL=ftp://u:" + r.word("bucket that is none") + "@h", "NATS_SERVER_URL=nats://u:" + r.word("NATS that is none") + "@[h",
 	} {
-		r.says(t, strings.HasPrefix(variable, "NATS"), append(slices.Clone(r.env), variable), "config", "check")
+		r.says(t, false, append(slices.Clone(r.env), variable), "config", "check")
 	}
 	r.says(t, false, r.env, "tenant", "webhook", "set", r.tenant, "--url", "https://h.example.com", "--secret", r.word("webhook secret that is too short"))
 	r.says(t, false, r.env, "tenant", "webhook", "set", r.tenant, "--url", "http://u:"+r.word("password of a webhook")+"@h.example.com/")

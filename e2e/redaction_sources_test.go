@@ -1,8 +1,8 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -39,16 +39,14 @@ func (r *redaction) sources(t *testing.T) *secretSources {
 		body := object{
 			"type": kind, "host": "127.0.0.1", "port": 1, "databaseName": "d", "userName": "u", "password": r.secret("password for " + kind + ", refused"),
 		}
-		for name, value := range more {
-			body[name] = value
-		}
+		maps.Copy(body, more)
 		return body
 	}
 	tls := func(mode string) object {
 		return object{"ssl": object{"mode": mode, "ca": certificate, "cert": certificate, "key": key}}
 	}
 	s.bodies["refused postgres"] = closed("POSTGRESQL", tls("verify-full"))
-	s.bodies["refused mysql"] = closed("MYSQL", object{"ssl": object{"mode": "disabled"}})
+	s.bodies["refused mysql"] = closed("MYSQL", object{"ssl": object{"mode": "false"}})
 	s.bodies["refused mongodb"] = closed("MONGODB", object{"metadata": object{"authSource": "admin"}})
 	s.bodies["refused sqlserver"] = closed("SQL_SERVER", nil)
 	s.bodies["refused oracle"] = closed("ORACLE", object{"metadata": object{"serviceName": "x"}})
@@ -64,11 +62,9 @@ func (r *redaction) sources(t *testing.T) *secretSources {
 	return s
 }
 
+// with is a body with another value for one member.
 func with(body object, name string, value any) object {
-	out := object{}
-	for n, v := range body {
-		out[n] = v
-	}
+	out := maps.Clone(body)
 	out[name] = value
 	return out
 }
@@ -111,11 +107,11 @@ func (r *redaction) mysqlSource(t *testing.T) object {
 	in := "`" + d.Name + "`."
 	server.Exec(t,
 		"CREATE TABLE "+in+"t (id int, word text)", "INSERT INTO "+in+"t VALUES (1, '"+cell+"')",
-		"CREATE FUNCTION "+in+"fail() RETURNS int DETERMINISTIC SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '"+hidden+"'",
+		"CREATE FUNCTION "+in+"fail() RETURNS int DETERMINISTIC BEGIN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '"+hidden+"'; RETURN 1; END",
 		"CREATE VIEW "+in+"fails AS SELECT id, "+in+"fail() AS n FROM "+in+"t")
 	return object{
 		"type": "MYSQL", "host": d.Host, "port": d.Port, "databaseName": d.Name, "userName": d.User, "password": d.Password,
-		"ssl": object{"mode": "disabled"},
+		"ssl": object{"mode": "false"},
 	}
 }
 
@@ -152,7 +148,7 @@ func (r *redaction) connections(t *testing.T, s *secretSources) {
 		}
 		r.ends(t, wanted, get(managed+"/"+c.ID+"/schema"))
 	}
-	word := r.word("value in a query", "list-connections", "list-unassigned-connections")
+	word := r.word("value in a query")
 	for _, query := range []string{"?limit=100", "?metadata.x=" + word, "?host=" + word} {
 		r.do(t, r.Info.API, r.admin.token, get(managed+query))
 	}
@@ -223,7 +219,7 @@ func (r *redaction) jobs(t *testing.T, s *secretSources) {
 	for op, values := range map[string]any{
 		"eq": []any{r.secret("filter of the wrong type")}, "gt": []any{r.word("filter of the wrong type, gt")},
 		"between": []any{1, r.secret("filter of the wrong type, between")}, "isNull": []any{r.secret("filter of the wrong type, isNull")},
-		"like": []any{r.secret("filter like on a number")}, r.word("operator"): []any{1},
+		"like": []any{r.secret("filter like on a number")}, "resembles": []any{r.secret("filter of no operator")},
 	} {
 		got := r.do(t, r.Info.API, r.admin.token, r.extraction(t, pg, "t", object{"id": object{op: values}}, "id"))
 		if got.Status != http.StatusBadRequest {
@@ -282,8 +278,7 @@ func (r *redaction) await(t *testing.T, id, status string) {
 	client := blackbox.Client{Base: r.Info.API, Token: r.admin.token}
 	got := client.Await(t, id, blackbox.StartTimeout, blackbox.Ended)
 	if got.Status != status {
-		content, _ := json.Marshal(got)
-		t.Errorf("job %s: %s, want %s", id, content, status)
+		t.Errorf("job %s: %s %+v, want %s", id, got.Status, got.Error, status)
 	}
 	r.ends(t, http.StatusOK, get("/v1/fetcher/"+id))
 	r.eventually(t, fmt.Sprintf("the event of %s", id), func() bool { return r.hook.heard("fetcher.job." + status + "." + id) })

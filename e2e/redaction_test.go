@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"bytes"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"os"
@@ -29,7 +29,8 @@ type redaction struct {
 	tenant  string   // the one that is acted for; its id is also the mark that metrics are found by
 	admin   caller   // of it
 	request string   // the request id that logs and answers are found by
-	note    string   // in metadata of jobs, that events and dumps are found by
+	note    string   // in metadata of jobs, that events are found by
+	planted string   // that dumps and objects are found by
 
 	mu      sync.Mutex
 	secrets []secretText
@@ -119,7 +120,7 @@ func startRedaction(t *testing.T) *redaction {
 	t.Helper()
 	r := &redaction{
 		spans: listen(t, "span", false), hook: listen(t, "event", true), good: map[string]int{}, bad: map[string]int{},
-		tenant: "t" + strings.ToLower(unique("marked")), request: "marked-request-" + unique("r"), note: "marked-note-" + unique("n"),
+		tenant: "t" + strings.ToLower(unique("marked")), request: "marked-request-" + unique("r"), note: "marked-note-" + unique("n"), planted: "marked-planted-" + unique("p"),
 	}
 	ca, names := webtest.NewCA(t), webtest.NewDNS(t)
 	names.Set(webtest.Host, webtest.Addrs("127.0.0.1"))
@@ -210,6 +211,11 @@ func TestRedaction(t *testing.T) {
 func (r *redaction) collect(t *testing.T) {
 	t.Helper()
 	r.keep(scraped(t, "manager", r.Info.API))
+	r.superuser(t, r.tenant, "CREATE TABLE planted AS SELECT convert_to($1, 'UTF8') AS bytes", r.planted)
+	planted := base64.StdEncoding.EncodeToString([]byte("beside " + r.planted + "."))
+	if err := os.WriteFile(filepath.Join(r.Dir, "results", "planted"), []byte(planted), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, url := range r.databases() {
 		r.keep(dump(t, name, url))
 	}
@@ -242,17 +248,11 @@ func (r *redaction) marks(t *testing.T) {
 	t.Helper()
 	for sink, mark := range map[string]string{
 		"log": r.request, "answer": r.request, "span": r.tenant, "metrics": r.tenant, "event": r.note, "command": r.tenant,
-		"database": r.note, "object": r.tenant,
+		"database": r.planted, "object": r.planted,
 	} {
-		if !slices.ContainsFunc(r.traces, func(tr trace) bool { return tr.sink == sink && bytes.Contains(tr.content, []byte(mark)) }) {
+		ofSink := slices.DeleteFunc(slices.Clone(r.traces), func(tr trace) bool { return tr.sink != sink })
+		if len(found(ofSink, []secretText{{name: "mark", value: mark}})) == 0 {
 			t.Errorf("%s is in no %s", mark, sink)
-		}
-	}
-	for _, name := range []string{"manager", "worker"} {
-		if !slices.ContainsFunc(r.traces, func(tr trace) bool {
-			return tr.sink == "log" && tr.from == name && bytes.Contains(tr.content, []byte(`"level":"DEBUG"`))
-		}) {
-			t.Errorf("the log of the %s has no line at debug level", name)
 		}
 	}
 }
