@@ -25,7 +25,7 @@ type Unreadable struct {
 // before and is not in the ring; none when there is no such version, which costs two questions to the control database.
 // tenants are those to be asked.
 func (r *Rotator) Missing(ctx context.Context, tenants func(context.Context) ([]string, error)) ([]Unreadable, error) {
-	if err := r.Control.UseKeyVersion(ctx, r.Keys.CurrentVersion()); err != nil {
+	if err := CheckKeys(ctx, r.Control, r.Keys); err != nil {
 		return nil, err
 	}
 	used, err := r.Control.KeyVersions(ctx)

@@ -137,7 +137,7 @@ func (a *app) openControl(ctx context.Context) error {
 	}
 	a.onClose(func(ctx context.Context) error { return closePool(ctx, a.pool) })
 	a.control = control.New(a.pool)
-	return nil
+	return checkRing(ctx, a.pool, a.keys)
 }
 
 // prepareControl works on connections of its own: a migration, or the wait for another process's, may be silent for long.

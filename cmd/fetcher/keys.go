@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/fetcherhq/fetcher/config"
+	"github.com/fetcherhq/fetcher/rotation"
 	"github.com/fetcherhq/fetcher/secret"
+	"github.com/fetcherhq/fetcher/store/control"
 	"github.com/fetcherhq/fetcher/tenantid"
 )
 
@@ -66,6 +70,25 @@ func newKeyOf(use, short string, derive func(*secret.Keyring, string) (string, e
 	}
 	cmd.Flags().StringVar(&id, "tenant", "", "tenant id (required)")
 	return cmd
+}
+
+// checkRing refuses keys that are others than their versions had here before: what is sealed would not open, and what is
+// sealed from now on would open nowhere else.
+func checkRing(ctx context.Context, pool *pgxpool.Pool, keys *secret.Keyring) error {
+	ctx, cancel := context.WithTimeout(ctx, missingLimit)
+	defer cancel()
+	err := rotation.CheckKeys(ctx, control.New(pool), keys)
+	wrong, ok := errors.AsType[*rotation.WrongKeyError](err)
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return fmt.Errorf("checking the master key: %w", err)
+	case wrong.Current:
+		return usageError{fmt.Errorf("APP_ENC_KEY: %w; give that one, or give this one a higher APP_ENC_KEY_VERSION", wrong)}
+	default:
+		return usageError{fmt.Errorf("APP_ENC_KEYS_RETIRED: %w", wrong)}
+	}
 }
 
 func newKeyring(cfg *config.Config) (*secret.Keyring, error) {

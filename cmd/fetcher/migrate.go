@@ -36,6 +36,13 @@ func newMigrate() *cobra.Command {
 			if err = migrateControl(cmd.Context(), pool, true); err != nil {
 				return err
 			}
+			keys, err := newKeyring(cfg)
+			if err != nil {
+				return err
+			}
+			if err = checkRing(cmd.Context(), pool, keys); err != nil {
+				return err
+			}
 			fmt.Fprintln(cmd.OutOrStdout(), "control database: up to date")
 			targets, err := migrationTargets(cmd.Context(), cfg, pool)
 			if err != nil {

@@ -111,7 +111,14 @@ func withRegistry(ctx context.Context, f func(context.Context, *config.Config, *
 		return errDatabaseURL
 	}
 	defer pool.Close()
-	if err := migrateControl(ctx, pool, cfg.Tenants.AutoMigrate); err != nil {
+	if err = migrateControl(ctx, pool, cfg.Tenants.AutoMigrate); err != nil {
+		return err
+	}
+	keys, err := newKeyring(cfg)
+	if err != nil {
+		return err
+	}
+	if err = checkRing(ctx, pool, keys); err != nil {
 		return err
 	}
 	return f(ctx, cfg, pool)

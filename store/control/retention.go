@@ -51,10 +51,28 @@ func (d *DB) EndRetentionTurn(ctx context.Context, turn RetentionTurn, after, or
 	return pgerr.Wrap("end retention turn", err)
 }
 
-// UseKeyVersion notes that something may be sealed under the version from now on.
-func (d *DB) UseKeyVersion(ctx context.Context, version int) error {
-	_, err := d.pool.Exec(ctx, `INSERT INTO key_versions (version) VALUES ($1) ON CONFLICT DO NOTHING`, version)
+// UseKeyVersion notes that something may be sealed under the version from now on. sealed is kept with the first note that
+// has one.
+func (d *DB) UseKeyVersion(ctx context.Context, version int, sealed []byte) error {
+	_, err := d.pool.Exec(ctx, `INSERT INTO key_versions AS v (version, sealed) VALUES ($1, $2)
+		ON CONFLICT (version) DO UPDATE SET sealed = excluded.sealed WHERE v.sealed IS NULL`, version, sealed)
 	return pgerr.Wrap("note key version", err)
+}
+
+// KeyVersion is a version of the master key that something may be sealed under.
+type KeyVersion struct {
+	Version int
+	Sealed  []byte // what was kept with the first note; nil: nothing yet
+}
+
+// SealedVersions lists the versions that something may be sealed under, with what was kept of each.
+func (d *DB) SealedVersions(ctx context.Context) ([]KeyVersion, error) {
+	rows, err := d.pool.Query(ctx, `SELECT version, sealed FROM key_versions ORDER BY version`)
+	if err != nil {
+		return nil, pgerr.Wrap("list key versions", err)
+	}
+	versions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[KeyVersion])
+	return versions, pgerr.Wrap("list key versions", err)
 }
 
 // KeyVersions lists the versions that something may be sealed under.
