@@ -25,6 +25,7 @@ demo: postgres ## the main job end to end, leaving nothing behind
 
 test: postgres servers page ## all tests, with the race detector
 	go test -race $(TAGS) -timeout 40m ./...
+	go test -C tools/observe ./...
 	@bin=$$(tools/postgres18.sh) && { [ -z "$$bin" ] || (set -x; TEST_POSTGRES_BIN=$$bin go test -race $(TAGS) ./source/postgres); }
 
 test-short: postgres ## the quick tests

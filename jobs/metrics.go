@@ -35,7 +35,14 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	x.retries, errs[4] = m.Int64Counter("fetcher.jobs.retries", metric.WithDescription("Attempts that will be tried again, by error code."))
 	x.takeovers, errs[5] = m.Int64Counter("fetcher.jobs.takeovers", metric.WithDescription("Expired leases whose jobs were put back."))
 	x.running, errs[6] = m.Int64UpDownCounter("fetcher.jobs.running", metric.WithDescription("Attempts under way in this process."))
-	return &x, errors.Join(errs[:]...)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	// What alerts compare must be there before it first happens: a counter that appears with 1 has not increased.
+	x.finished.Add(context.Background(), 0, metric.WithAttributes(attribute.String("outcome", "completed")))
+	x.takeovers.Add(context.Background(), 0)
+	x.running.Add(context.Background(), 0)
+	return &x, nil
 }
 
 func (m *metrics) started(ctx context.Context) { m.running.Add(ctx, 1) }

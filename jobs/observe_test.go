@@ -86,7 +86,7 @@ func TestMetrics(t *testing.T) {
 	want := map[string]int64{
 		"fetcher.jobs.finished{outcome=completed}": 1, "fetcher.jobs.finished{code=FET-1030,outcome=failed}": 1,
 		"fetcher.jobs.rows{}": 3, "fetcher.jobs.result.size{}": int64(len(`{"src":{"small":[{"id":1,"note":"n°1"},{"id":2,"note":"n°2"},{"id":3,"note":"n°3"}]}}`)),
-		"fetcher.jobs.retries{code=FET-1040}": 1, "fetcher.jobs.running{}": 0,
+		"fetcher.jobs.retries{code=FET-1040}": 1, "fetcher.jobs.running{}": 0, "fetcher.jobs.takeovers{}": 0,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)

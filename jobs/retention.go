@@ -82,6 +82,9 @@ func NewRetention(o RetentionOptions) (*Retention, error) {
 	if err != nil {
 		return nil, fmt.Errorf("retention: %w", err)
 	}
+	for _, kind := range []string{"result", "job", "event"} { // so that the first deletion is an increase
+		deleted.Add(context.Background(), 0, metric.WithAttributes(attribute.String("kind", kind)))
+	}
 	return &Retention{opts: o, deleted: deleted, stop: func() {}}, nil
 }
 

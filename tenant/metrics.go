@@ -59,6 +59,9 @@ func newMetrics(meter metric.Meter, limit int, r *Router) (*metrics, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("tenant metrics: %w", err)
 	}
+	for _, why := range []reason{evicted, idle, replaced, shutdown} { // so that the first one is an increase
+		m.closes.Add(context.Background(), 0, metric.WithAttributes(attribute.String("reason", string(why))))
+	}
 	return m, nil
 }
 

@@ -526,8 +526,9 @@ func TestMetrics(t *testing.T) {
 	})
 	want := map[string]int64{
 		"fetcher.tenant.pool.opens{outcome=ok}": 3, "fetcher.tenant.pool.open.duration{outcome=ok}": 3,
-		"fetcher.tenant.pool.unlinked{reason=replaced}": 1,
-		"fetcher.tenant.pools{state=idle}":              1, "fetcher.tenant.pools{state=leased}": 1, "fetcher.tenant.pools{state=draining}": 0,
+		"fetcher.tenant.pool.unlinked{reason=replaced}": 1, "fetcher.tenant.pool.unlinked{reason=evicted}": 0,
+		"fetcher.tenant.pool.unlinked{reason=idle}": 0, "fetcher.tenant.pool.unlinked{reason=shutdown}": 0,
+		"fetcher.tenant.pools{state=idle}": 1, "fetcher.tenant.pools{state=leased}": 1, "fetcher.tenant.pools{state=draining}": 0,
 		"fetcher.tenant.connections{state=idle,tenant=b}": 1, "fetcher.tenant.connections{state=in_use,tenant=b}": 0,
 		"fetcher.tenant.connections{state=idle,tenant=c}": 1, "fetcher.tenant.connections{state=in_use,tenant=c}": 0,
 	}

@@ -108,7 +108,13 @@ func (a *app) observe(ctx context.Context, logs io.Writer) error {
 		return err
 	}
 	slog.SetDefault(a.log) // for libraries that know no other place; ours are handed theirs
-	a.onClose(tel.Shutdown)
+	a.onClose(func(ctx context.Context) error {
+		// Traces that nobody takes are lost; the process ended well all the same.
+		if err := tel.Shutdown(ctx); err != nil {
+			a.log.LogAttrs(ctx, slog.LevelWarn, "traces were not delivered", slog.Any("error", err))
+		}
+		return nil
+	})
 	return nil
 }
 
