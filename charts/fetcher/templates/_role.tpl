@@ -53,6 +53,7 @@ spec:
 {{- end }}
 
 {{- define "fetcher.hpa" -}}
+{{- if gt (int .settings.hpa.minReplicas) (int .settings.hpa.maxReplicas) }}{{ fail (printf "%s.hpa.minReplicas must not be above %s.hpa.maxReplicas" .role .role) }}{{ end }}
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata:
