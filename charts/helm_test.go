@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -166,6 +167,7 @@ func read(t *testing.T, path string) string {
 // golden compares with a file, or writes it.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
+	got = regexp.MustCompile(`(?m)^(\+? ? fetcher\.json: \|).*\n(?:\+?    .*\n|\+?\n)+`).ReplaceAllString(got, "$1 (dashboards/fetcher.json)\n")
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)

@@ -43,7 +43,7 @@ func TestMonitoring(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", append([]string{"run", "-C", "../tools/observe", "."}, files...)...).Output()
 	if err != nil {
 		problems := ""
-		if failed, ok := err.(*exec.ExitError); ok { //nolint:errorlint // as it comes
+		if failed, ok := err.(*exec.ExitError); ok {
 			problems = string(failed.Stderr)
 		}
 		t.Fatalf("%v\n%s", err, problems)

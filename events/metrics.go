@@ -14,13 +14,16 @@ import (
 
 type metrics struct{ deliveries metric.Int64Counter }
 
-func newMetrics(m metric.Meter) (*metrics, error) {
-	deliveries, err := m.Int64Counter("fetcher.events.deliveries",
+func newMetrics(meter metric.Meter) (*metrics, error) {
+	deliveries, err := meter.Int64Counter("fetcher.events.deliveries",
 		metric.WithDescription("Attempts to deliver events, by transport and outcome: delivered, failed, parked, or unrouted beside delivered."))
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	return &metrics{deliveries}, nil
+	m := &metrics{deliveries}
+	// So that the first one is an increase, for the alert.
+	m.deliveries.Add(context.Background(), 0, metric.WithAttributes(attribute.String("transport", schemeRabbit), attribute.String("outcome", "unrouted")))
+	return m, nil
 }
 
 func (m *metrics) count(ctx context.Context, transport, outcome string, n int64) {

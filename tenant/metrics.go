@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -18,10 +19,14 @@ type metrics struct {
 	closes    metric.Int64Counter
 	observing metric.Registration
 	labels    *labels
+
+	mu      sync.Mutex
+	retired map[label]sum // what pools that are closed had counted
+	shown   map[label]sum // at the last collection: a pool that drains is in neither, and counters don't go back
 }
 
 func newMetrics(meter metric.Meter, limit int, r *Router) (*metrics, error) {
-	m := &metrics{labels: newLabels(limit)}
+	m := &metrics{labels: newLabels(limit), retired: map[label]sum{}, shown: map[label]sum{}}
 	var errs [8]error
 	m.opens, errs[0] = meter.Int64Counter("fetcher.tenant.pool.opens",
 		metric.WithDescription("Tenant pools opened, by outcome."))
@@ -36,11 +41,11 @@ func newMetrics(meter metric.Meter, limit int, r *Router) (*metrics, error) {
 	conns, err := meter.Int64ObservableGauge("fetcher.tenant.connections",
 		metric.WithDescription("Connections to tenant databases, by state."))
 	errs[4] = err
-	waits, err := meter.Int64ObservableGauge("fetcher.tenant.pool.waits",
-		metric.WithDescription("Acquisitions that waited for a connection, over the pools that are open."))
+	waits, err := meter.Int64ObservableCounter("fetcher.tenant.pool.waits",
+		metric.WithDescription("Acquisitions that waited for a connection."))
 	errs[5] = err
-	waited, err := meter.Float64ObservableGauge("fetcher.tenant.pool.wait.time", metric.WithUnit("s"),
-		metric.WithDescription("Time spent waiting for a connection, over the pools that are open."))
+	waited, err := meter.Float64ObservableCounter("fetcher.tenant.pool.wait.time", metric.WithUnit("s"),
+		metric.WithDescription("Time spent waiting for a connection."))
 	errs[6] = err
 	m.observing, errs[7] = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		linked, leased, draining := r.pools.counts()
@@ -76,7 +81,9 @@ type sum struct {
 
 // sums adds the pools up by label.
 func (m *metrics) sums(r *Router) map[label]sum {
-	all := map[label]sum{}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := maps.Clone(m.retired)
 	for _, e := range r.pools.entries() {
 		l, st := m.labels.of(e.id), e.pool.pgx.Stat()
 		s := all[l]
@@ -86,6 +93,12 @@ func (m *metrics) sums(r *Router) map[label]sum {
 		s.waited += st.EmptyAcquireWaitTime()
 		all[l] = s
 	}
+	for l, s := range m.shown {
+		now := all[l]
+		now.waits, now.waited = max(now.waits, s.waits), max(now.waited, s.waited)
+		all[l] = now
+	}
+	m.shown = maps.Clone(all)
 	return all
 }
 
@@ -102,8 +115,15 @@ func (m *metrics) poolOpened(took time.Duration, err error) {
 	m.openTime.Record(context.Background(), took.Seconds(), at)
 }
 
-func (m *metrics) poolClosed(why reason) {
-	m.closes.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", string(why))))
+func (m *metrics) poolClosed(e *entry) {
+	m.closes.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", string(e.unlinked))))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l, st := m.labels.of(e.id), e.pool.pgx.Stat()
+	s := m.retired[l]
+	s.waits += st.EmptyAcquireCount()
+	s.waited += st.EmptyAcquireWaitTime()
+	m.retired[l] = s
 }
 
 func (m *metrics) close() error { return m.observing.Unregister() }

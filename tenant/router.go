@@ -53,7 +53,7 @@ func NewRouter(ctx context.Context, opts Options) (*Router, error) {
 	if r.checks, err = newChecks(); err != nil {
 		return nil, err
 	}
-	if r.metrics, err = newMetrics(o.Meter, o.LabelLimit, r); err != nil {
+	if r.metrics, err = newMetrics(o.Meter, o.LabelLimit, r); err != nil { //nolint:contextcheck // instruments belong to no request
 		return nil, err
 	}
 	r.refreshed.Store(o.Now().UnixNano()) // there is nothing to refresh
@@ -209,7 +209,7 @@ func (r *Router) giveBack(e *entry) { r.pools.release(e) }
 
 // closePool closes an unlinked pool without making anybody wait for it.
 func (r *Router) closePool(e *entry) {
-	r.metrics.poolClosed(e.unlinked)
+	r.metrics.poolClosed(e)
 	go func() {
 		defer r.work.Done()
 		e.pool.close()

@@ -17,7 +17,7 @@ func (a *app) background(ctx context.Context, role config.Role) (err error) {
 	if err != nil {
 		return fmt.Errorf("opening the queue: %w", err)
 	}
-	sweeper, err := jobs.NewSweeper(jobs.SweeperOptions{
+	sweeper, err := jobs.NewSweeper(jobs.SweeperOptions{ //nolint:contextcheck // its instruments belong to no request
 		Control: a.control, Queue: queue, MaxRunning: a.cfg.Tenants.MaxRunningJobs, Logger: a.log, Meter: a.tel.Meter("jobs"),
 	})
 	if err != nil {
@@ -39,13 +39,13 @@ func (a *app) background(ctx context.Context, role config.Role) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	retention, err := a.retention()
+	retention, err := a.retention() //nolint:contextcheck // its instruments belong to no request
 	if err != nil {
 		return err
 	}
 	retention.Start(ctx)
 	defer retention.Stop()
-	worker, err := jobs.NewWorker(a.workerOptions())
+	worker, err := jobs.NewWorker(a.workerOptions()) //nolint:contextcheck // its instruments belong to no request
 	if err != nil {
 		return fmt.Errorf("building the worker: %w", err)
 	}
@@ -61,7 +61,7 @@ func (a *app) background(ctx context.Context, role config.Role) (err error) {
 
 // dispatch sends events until stop is called, which waits for what is under way.
 func (a *app) dispatch(ctx context.Context) (stop func() error, err error) {
-	dispatcher, err := a.dispatcher()
+	dispatcher, err := a.dispatcher() //nolint:contextcheck // its instruments belong to no request
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (a *app) api(ctx context.Context, health *handlers.Health) (http.Handler, e
 	if err != nil {
 		return nil, fmt.Errorf("opening the queue: %w", err)
 	}
-	service, err := jobs.NewService(jobs.ServiceOptions{Queue: queue, Connections: a.conns, Keys: a.keys, Meter: a.tel.Meter("jobs")})
+	service, err := jobs.NewService(jobs.ServiceOptions{Queue: queue, Connections: a.conns, Keys: a.keys, Meter: a.tel.Meter("jobs")}) //nolint:contextcheck // its instruments belong to no request
 	if err != nil {
 		return nil, fmt.Errorf("starting the job service: %w", err)
 	}

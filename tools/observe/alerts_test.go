@@ -13,11 +13,16 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 )
 
-// healthy is two hours of a gateway at work, of which nobody should be woken. A case replaces lines by their first word.
+// healthy is two hours of a gateway at work, of which nobody should be woken, whatever another service does. A case replaces lines by their first word.
 const healthy = `
 up{job="f",instance="a"} 1x120
 process_start_time_seconds{job="f",instance="a"} 0x120
 process_open_fds{job="f",instance="a"} 50x120
+up{job="other",instance="b"} 0x120
+process_start_time_seconds{job="other",instance="b"} 0+600x120
+process_open_fds{job="other",instance="b"} 1000x120
+process_max_fds{job="other",instance="b"} 1024x120
+http_server_request_duration_seconds_count{job="other",http_route="/x",http_response_status_code="500"} 0+600x120
 process_max_fds{job="f",instance="a"} 1024x120
 http_server_request_duration_seconds_count{job="f",http_route="/v1/fetcher",http_response_status_code="200"} 0+600x120
 http_server_request_duration_seconds_count{job="f",http_route="/v1/fetcher",http_response_status_code="503"} 0+1x120
@@ -35,10 +40,10 @@ fetcher_auth_key_refreshes_total{job="f",result="failed"} 0x120
 fetcher_tenant_pool_opens_total{job="f",outcome="ok"} 0+1x120
 fetcher_tenant_pool_opens_total{job="f",outcome="failed"} 0x120
 fetcher_tenant_pool_unlinked_total{job="f",reason="evicted"} 0+1x120
-fetcher_tenant_pool_wait_time_seconds{job="f",tenant="acme"} 0+1x120
+fetcher_tenant_pool_wait_time_seconds_total{job="f",tenant="acme"} 0+1x120
 fetcher_queue_age_seconds{job="f"} 2x120
 fetcher_queue_depth{job="f",state="available"} 3x120
-fetcher_jobs_running{job="f"} 2x120
+fetcher_jobs_running{job="f",instance="a"} 2x120
 fetcher_jobs_finished_total{job="f",outcome="completed"} 0+10x120
 fetcher_jobs_finished_total{job="f",outcome="failed",code="FET-1030"} 0+1x120
 fetcher_jobs_finished_total{job="f",outcome="failed",code="FET-1025"} 0+9x120
@@ -69,10 +74,10 @@ func ill() map[string]map[string]string {
 		"FetcherTokensRefused":              {`fetcher_auth_tokens_total{job="f",result="signature"}`: "0+900x120"},
 		"FetcherTenantPoolsFail":            {`fetcher_tenant_pool_opens_total{job="f",outcome="failed"}`: "0+6x120"},
 		"FetcherTenantPoolsThrash":          {`fetcher_tenant_pool_unlinked_total{job="f",reason="evicted"}`: "0+100x120"},
-		"FetcherTenantConnectionsExhausted": {`fetcher_tenant_pool_wait_time_seconds{job="f",tenant="acme"}`: "0+400x120"},
+		"FetcherTenantConnectionsExhausted": {`fetcher_tenant_pool_wait_time_seconds_total{job="f",tenant="acme"}`: "0+400x120"},
 		"FetcherQueueOld":                   {`fetcher_queue_age_seconds{job="f"}`: "400x120"},
 		"FetcherQueueStuck": {
-			`fetcher_jobs_running{job="f"}`: "0x120", `fetcher_jobs_finished_total{job="f",outcome="completed"}`: "7x120",
+			`fetcher_jobs_running{job="f",instance="a"}`: "0x120", `fetcher_jobs_finished_total{job="f",outcome="completed"}`: "7x120",
 			`fetcher_jobs_finished_total{job="f",outcome="failed",code="FET-1030"}`: "0x120", `fetcher_jobs_finished_total{job="f",outcome="failed",code="FET-1025"}`: "0x120",
 		},
 		"FetcherJobsFail":           {`fetcher_jobs_finished_total{job="f",outcome="failed",code="FET-1030"}`: "0+10x120"},
@@ -84,6 +89,7 @@ func ill() map[string]map[string]string {
 		"FetcherEventsParked":       {`fetcher_outbox_parked{job="f"}`: "2x120"},
 		"FetcherEventsUnrouted":     {`fetcher_events_deliveries_total{job="f",outcome="unrouted"}`: "0+1x120"},
 		"FetcherDocumentsFail":      {`fetcher_document_fetches_total{job="f",code="FETCH_FAILED"}`: "0+30x120"},
+		"FetcherDown":               {`up{job="f",instance="a"}`: "0x120"},
 		"FetcherRestarts":           {`process_start_time_seconds{job="f",instance="a"}`: "0+600x120"},
 		"FetcherFileDescriptors":    {`process_open_fds{job="f",instance="a"}`: "1000x120"},
 	}
