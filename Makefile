@@ -6,7 +6,7 @@ LDFLAGS := -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)"
 SCALAR  := @scalar/api-reference@1.76.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run dev demo test test-short lint fmt fuzz bench load assets docs chart-test chart-install-test
+.PHONY: help build run dev demo test test-short lint fmt fuzz bench load assets docs chart-test image image-test chart-install-test
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,12 @@ docs: ## write the generated parts of the README
 
 assets: ## build the script of the documentation page in
 	cd handlers/assets && npm pack --silent $(SCALAR) && tar -xzf scalar-api-reference-*.tgz package/dist/browser/standalone.js --strip-components=3 && rm scalar-api-reference-*.tgz
+
+image: ## build the image fetcher:dev with Docker
+	docker build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t fetcher:dev .
+
+image-test: ## read Dockerfile and compose.yaml with their makers' parsers, build the image's binary and start it alone in its root
+	go test -C tools/deploy -timeout 40m ./...
 
 chart-test: ## lint and render the Helm chart
 	go test $(TAGS) ./charts/...
