@@ -190,7 +190,7 @@ func checkHelm(t *testing.T, path, command string, values map[string]any) {
 			name, _, _ := strings.Cut(next, "=")
 			var at any = values
 			for part := range strings.SplitSeq(name, ".") {
-				if name := strings.TrimPrefix(name, "config."); known()[name] {
+				if known()[strings.TrimPrefix(name, "config.")] {
 					break
 				}
 				inner, ok := at.(map[string]any)
