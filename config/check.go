@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"math"
@@ -25,6 +24,9 @@ const (
 
 	// minKeyBytes is the least a master key may have: HKDF-SHA256 can't give more strength than went in.
 	minKeyBytes = 32
+
+	// maxConcurrency is the most the queue runs in one process.
+	maxConcurrency = 10000
 )
 
 // checker collects the problems of values that parsed; a variable that did not parse is not judged twice.
@@ -102,7 +104,7 @@ func (c *Config) checkKeys(k *checker) {
 	k.require(c.Keys.CurrentVersion >= 1, "APP_ENC_KEY_VERSION", "must be 1 or more")
 	seen := map[int]bool{c.Keys.CurrentVersion: true}
 	for _, entry := range RetiredKeys(c.Keys.Retired) {
-		k.require(entry.Version >= 1 && isKey(entry.Base64), "APP_ENC_KEYS_RETIRED", "must be version:base64, comma separated, each key of 32 bytes or more")
+		k.require(entry.Version >= 1 && int64(entry.Version) <= math.MaxUint32 && isKey(entry.Key.Reveal()), "APP_ENC_KEYS_RETIRED", "must be version:base64, comma separated, each key of 32 bytes or more")
 		k.require(!seen[entry.Version], "APP_ENC_KEYS_RETIRED", "names a version twice, or the current one")
 		seen[entry.Version] = true
 	}
@@ -146,8 +148,7 @@ func (c *Config) checkServer(k *checker) {
 	k.require(isProblemBase(s.ProblemBaseURI), "PROBLEM_BASE_URI", "must be an http(s) URL or a path")
 	k.require((s.TLSCert == "") == (s.TLSKey == ""), "SERVER_TLS_CERT", "SERVER_TLS_CERT and SERVER_TLS_KEY come together")
 	if s.TLSCert != "" && s.TLSKey != "" {
-		_, err := tls.LoadX509KeyPair(s.TLSCert, s.TLSKey)
-		k.require(err == nil, "SERVER_TLS_CERT", "and SERVER_TLS_KEY must be files with a certificate and its key in PEM")
+		k.require(isKeyPair(s.TLSCert, s.TLSKey), "SERVER_TLS_CERT", "and SERVER_TLS_KEY must be files with a certificate and its key in PEM")
 	}
 	k.require(s.MaxBodyBytes >= 1, "MAX_BODY_BYTES", "must be 1 or more")
 	k.require(s.MaxPageLimit >= 1, "MAX_PAGINATION_LIMIT", "must be 1 or more")
@@ -203,6 +204,7 @@ func (c *Config) checkJobs(k *checker) {
 	} {
 		k.require(value >= 1, variable, "must be 1 or more")
 	}
+	k.require(j.Concurrency <= maxConcurrency, "WORKER_CONCURRENCY", "must be "+strconv.Itoa(maxConcurrency)+" or less")
 	k.require(j.Timeout >= time.Second, "JOB_TIMEOUT", "must be 1s or more")
 	k.require(j.MaxResultBytes >= 1, "JOB_MAX_RESULT_BYTES", "must be 1 or more")
 	k.require(j.MaxRows >= 0, "JOB_MAX_ROWS", "must not be negative")
@@ -279,7 +281,7 @@ func EncryptedDSN(dsn string) bool {
 // RetiredKey is one entry of APP_ENC_KEYS_RETIRED.
 type RetiredKey struct {
 	Version int
-	Base64  string
+	Key     Secret // base64
 }
 
 // RetiredKeys splits APP_ENC_KEYS_RETIRED. An entry that is not of the form version:base64 has version 0.
@@ -294,13 +296,14 @@ func RetiredKeys(s Secret) []RetiredKey {
 		if err != nil {
 			version = 0
 		}
-		out = append(out, RetiredKey{version, key})
+		out = append(out, RetiredKey{version, NewSecret(key)})
 	}
 	return out
 }
 
+// isKey reports whether the text is a key in the form that package secret reads: standard base64, padded or not.
 func isKey(text string) bool {
-	key, err := base64.StdEncoding.DecodeString(text)
+	key, err := base64.RawStdEncoding.Strict().DecodeString(strings.TrimRight(strings.TrimSpace(text), "="))
 	return err == nil && len(key) >= minKeyBytes
 }
 

@@ -39,7 +39,7 @@ func TestDatasources(t *testing.T) {
 	want := []config.Datasource{
 		{
 			Name: "LEDGER", ConfigName: "platform_ledger", Type: "POSTGRESQL", Host: "10.0.0.7", Port: 5432, Database: "ledger",
-			User: "reader", Password: config.NewSecret(canary), Options: config.Options{"schema": "main", "serviceName": "a&b"},
+			User: "reader", Password: config.NewSecret(canary), Options: config.Options{"schema": config.NewSecret("main"), "serviceName": config.NewSecret("a&b")},
 			Tenants: config.List{"acme", "globex"},
 		},
 		{
@@ -48,7 +48,7 @@ func TestDatasources(t *testing.T) {
 			SSLKey: config.NewSecret("key"),
 		},
 	}
-	if diff := cmp.Diff(want, cfg.Datasources, cmp.AllowUnexported(config.Secret{})); diff != "" {
+	if diff := cmp.Diff(want, cfg.Datasources); diff != "" {
 		t.Error(diff)
 	}
 }

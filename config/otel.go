@@ -1,50 +1,63 @@
 package config
 
 import (
+	"crypto/tls"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// The standard variables of OpenTelemetry that decide where traces go and which. The SDK falls back to its default
-// where one can't be read, and says so once in a log; here they are refused like any other.
-const (
-	otelEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
-	otelTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	otelHeaders        = "OTEL_EXPORTER_OTLP_HEADERS"
-	otelTracesHeaders  = "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
-	otelProtocol       = "OTEL_EXPORTER_OTLP_PROTOCOL"
-	otelTracesProtocol = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
-	otelTimeout        = "OTEL_EXPORTER_OTLP_TIMEOUT"
-	otelTracesTimeout  = "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"
-	otelResource       = "OTEL_RESOURCE_ATTRIBUTES"
-	otelSampler        = "OTEL_TRACES_SAMPLER"
-	otelSamplerArg     = "OTEL_TRACES_SAMPLER_ARG"
-)
+// otelRule is what one of OpenTelemetry's standard variables must be.
+type otelRule struct {
+	variable, message string
+	holds             func(string) bool
+}
 
-// checkOpenTelemetry judges them in the order of their names, when traces are exported at all.
-func checkOpenTelemetry(vars map[string]string) Problems {
-	const pairs = "must be of the form k=v,k=v"
-	ratioed := strings.HasSuffix(vars[otelSampler], "traceidratio")
-	rules := []struct {
-		variable, message string
-		holds             func(string) bool
-	}{
-		{otelEndpoint, "must be an http:// or https:// URL", isEndpoint},
-		{otelHeaders, pairs, isPairs},
-		{otelProtocol, "must be http/protobuf, the one protocol there is", isProtocol},
-		{otelTimeout, "must be a whole number of milliseconds", isMilliseconds},
-		{otelTracesEndpoint, "must be an http:// or https:// URL", isEndpoint},
-		{otelTracesHeaders, pairs, isPairs},
-		{otelTracesProtocol, "must be http/protobuf, the one protocol there is", isProtocol},
-		{otelTracesTimeout, "must be a whole number of milliseconds", isMilliseconds},
-		{otelResource, pairs, isPairs},
-		{otelSampler, "must be always_on, always_off, traceidratio, or one of them behind parentbased_", isSampler},
-		{otelSamplerArg, "must be a number from 0 to 1", func(s string) bool { return !ratioed || isRatio(s) }},
+// otelRules are those of the variables that the SDK and the exporter read, in order. Where one can't be read they fall back
+// to a default and say so once in a log, which for headers would quote them; here it is refused like any other.
+func otelRules(vars map[string]string) []otelRule {
+	const exporter = "OTEL_EXPORTER_OTLP_"
+	var rules []otelRule
+	for _, prefix := range []string{exporter, exporter + "TRACES_"} {
+		certificate, key := prefix+"CLIENT_CERTIFICATE", prefix+"CLIENT_KEY"
+		rules = append(rules,
+			otelRule{prefix + "ENDPOINT", "must be an http:// or https:// URL", isEndpoint},
+			otelRule{prefix + "HEADERS", "must be of the form k=v,k=v, each k the name of a header", isHeaders},
+			otelRule{prefix + "PROTOCOL", "must be http/protobuf, the one protocol there is", oneOf("http/protobuf")},
+			otelRule{prefix + "TIMEOUT", "must be a whole number of milliseconds", isMilliseconds},
+			otelRule{prefix + "COMPRESSION", "must be gzip or none", oneOf("gzip", "none")},
+			otelRule{prefix + "INSECURE", "must be true or false", func(s string) bool { return oneOf("true", "false")(strings.ToLower(s)) }},
+			otelRule{prefix + "CERTIFICATE", "must be a file with certificates in PEM", isAuthorities},
+			otelRule{certificate, "and " + key + " must be files with a certificate and its key in PEM", func(s string) bool { return isKeyPair(s, vars[key]) }},
+			otelRule{key, "comes with " + certificate, func(string) bool { return vars[certificate] != "" }},
+		)
 	}
+	ratioed := strings.HasSuffix(vars[otelSampler], "traceidratio")
+	rules = append(rules,
+		otelRule{"OTEL_RESOURCE_ATTRIBUTES", "must be of the form k=v,k=v", isPairs},
+		otelRule{otelSampler, "must be always_on, always_off, traceidratio, or one of them behind parentbased_", isSampler},
+		otelRule{otelSampler + "_ARG", "must be a number from 0 to 1", func(s string) bool { return !ratioed || isRatio(s) }},
+	)
+	rules = append(rules, otelRule{"OTEL_BSP_EXPORT_TIMEOUT", "must be a whole number of milliseconds", isMilliseconds})
+	for _, name := range []string{"SCHEDULE_DELAY", "MAX_QUEUE_SIZE", "MAX_EXPORT_BATCH_SIZE"} {
+		rules = append(rules, otelRule{"OTEL_BSP_" + name, "must be a whole number, 1 or more", isCount})
+	}
+	for _, name := range []string{
+		"ATTRIBUTE_VALUE_LENGTH", "ATTRIBUTE_COUNT", "SPAN_ATTRIBUTE_VALUE_LENGTH", "SPAN_ATTRIBUTE_COUNT", "SPAN_EVENT_COUNT",
+		"EVENT_ATTRIBUTE_COUNT", "SPAN_LINK_COUNT", "LINK_ATTRIBUTE_COUNT",
+	} {
+		rules = append(rules, otelRule{"OTEL_" + name + "_LIMIT", "must be a whole number; below 0: no limit", isInteger})
+	}
+	return rules
+}
+
+const otelSampler = "OTEL_TRACES_SAMPLER"
+
+// checkOpenTelemetry judges them, when traces are exported at all.
+func checkOpenTelemetry(vars map[string]string) Problems {
 	var problems Problems
-	for _, r := range rules {
+	for _, r := range otelRules(vars) {
 		if value := vars[r.variable]; value != "" && !r.holds(value) {
 			problems = append(problems, Problem{r.variable, r.message})
 		}
@@ -67,7 +80,34 @@ func isPairs(text string) bool {
 	return true
 }
 
-func isProtocol(text string) bool { return text == "http/protobuf" }
+func isHeaders(text string) bool {
+	for pair := range strings.SplitSeq(text, ",") {
+		name, _, _ := strings.Cut(pair, "=")
+		if !isToken(strings.TrimSpace(name)) {
+			return false
+		}
+	}
+	return isPairs(text)
+}
+
+func oneOf(choices ...string) func(string) bool {
+	return func(text string) bool { return slices.Contains(choices, text) }
+}
+
+func isKeyPair(certificate, key string) bool {
+	_, err := tls.LoadX509KeyPair(certificate, key)
+	return err == nil
+}
+
+func isCount(text string) bool {
+	n, err := strconv.ParseInt(text, 10, 32)
+	return err == nil && n >= 1
+}
+
+func isInteger(text string) bool {
+	_, err := strconv.Atoi(text)
+	return err == nil
+}
 
 func isMilliseconds(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 31)

@@ -17,43 +17,6 @@ type formatError string
 
 func (e formatError) Error() string { return string(e) }
 
-const masked = "******"
-
-// Secret is a value that never prints. Reveal is the only way to it.
-type Secret struct{ value string }
-
-// NewSecret wraps a value.
-func NewSecret(value string) Secret { return Secret{value: value} }
-
-// Reveal returns the value in clear.
-func (s Secret) Reveal() string { return s.value }
-
-// IsSet reports whether there is a value.
-func (s Secret) IsSet() bool { return s.value != "" }
-
-// String masks the value.
-func (s Secret) String() string {
-	if s.value == "" {
-		return ""
-	}
-	return masked
-}
-
-// GoString masks the value for %#v.
-func (s Secret) GoString() string { return s.String() }
-
-// LogValue masks the value in logs.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
-
-// MarshalText masks the value in JSON and other encodings.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText takes the value as it stands.
-func (s *Secret) UnmarshalText(text []byte) error {
-	s.value = string(text)
-	return nil
-}
-
 // Size is a number of bytes: a plain number, or one with KiB, MiB, GiB or TiB.
 type Size int64
 
@@ -180,7 +143,7 @@ func isOrigin(text string) bool {
 }
 
 // Options is a set of named values, written k=v&k=v. Percent-encoding works as in a query.
-type Options map[string]string
+type Options map[string]Secret
 
 // UnmarshalText takes the text apart.
 func (o *Options) UnmarshalText(text []byte) error {
@@ -192,9 +155,21 @@ func (o *Options) UnmarshalText(text []byte) error {
 		if _, twice := (*o)[name]; !ok || name == "" || twice || nameErr != nil || valueErr != nil {
 			return formatError("must be of the form k=v&k=v, each k once")
 		}
-		(*o)[name] = value
+		(*o)[name] = NewSecret(value)
 	}
 	return nil
+}
+
+// Reveal returns the values in clear, nil when there are none.
+func (o Options) Reveal() map[string]string {
+	if o == nil {
+		return nil
+	}
+	values := make(map[string]string, len(o))
+	for name, value := range o {
+		values[name] = value.Reveal()
+	}
+	return values
 }
 
 // String masks the values: an option may be as confidential as a password.
@@ -205,6 +180,15 @@ func (o Options) String() string {
 	}
 	return strings.Join(names, "&")
 }
+
+// Format masks the values under every verb.
+func (o Options) Format(f fmt.State, verb rune) { formatMasked(f, verb, o.String()) }
+
+// LogValue masks the values in logs.
+func (o Options) LogValue() slog.Value { return slog.StringValue(o.String()) }
+
+// MarshalText masks the values in JSON and other encodings.
+func (o Options) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // DeploymentMode says how strict the process is about its dependencies.
 type DeploymentMode string

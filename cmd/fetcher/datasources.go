@@ -14,9 +14,17 @@ const everyTenant = "*"
 // serviceRules are what packages that config does not know demand of a configuration for the role.
 func serviceRules(role config.Role) []config.Rule {
 	if role&(config.RoleManager|config.RoleWorker) == 0 {
-		return nil
+		return []config.Rule{checkAllowedHosts}
 	}
-	return []config.Rule{checkDatasources}
+	return []config.Rule{checkAllowedHosts, checkDatasources}
+}
+
+// checkAllowedHosts holds the list to the rules of package dial, which are stricter about names than config is.
+func checkAllowedHosts(cfg *config.Config) config.Problems {
+	if _, err := newGuard(cfg); err != nil {
+		return config.Problems{{Variable: "ALLOW_PRIVATE_HOSTS", Message: "must be CIDRs, addresses, names or .suffixes, comma separated"}}
+	}
+	return nil
 }
 
 // checkDatasources holds the definitions of internal datasources to the rules of connections, and names the variables
@@ -77,7 +85,7 @@ func define(d *config.Datasource, multi bool) (definition connections.Definition
 			Mode: optional(d.SSLMode), CA: optional(d.SSLCA.Reveal()), Cert: optional(d.SSLCert.Reveal()), Key: optional(d.SSLKey.Reveal()),
 		},
 	}
-	definition = connections.Definition{Input: in, Options: d.Options, Everyone: !multi || slices.Contains(d.Tenants, everyTenant)}
+	definition = connections.Definition{Input: in, Options: d.Options.Reveal(), Everyone: !multi || slices.Contains(d.Tenants, everyTenant)}
 	validTenants = true
 	for _, id := range d.Tenants {
 		canonical, ok := tenantid.Canonical(id)

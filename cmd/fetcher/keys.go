@@ -98,7 +98,7 @@ func newKeyring(cfg *config.Config) (*secret.Keyring, error) {
 	}
 	var retired []secret.Key
 	for _, entry := range config.RetiredKeys(cfg.Keys.Retired) {
-		key, failure := secret.ParseKey(entry.Version, entry.Base64)
+		key, failure := secret.ParseKey(entry.Version, entry.Key.Reveal())
 		if failure != nil {
 			return nil, fmt.Errorf("APP_ENC_KEYS_RETIRED: %w", failure)
 		}
