@@ -40,8 +40,8 @@ fmt: ## format the code
 fuzz: ## fuzz what parses callers' input, FUZZTIME (60s) for each target
 	@tools/fuzz.sh
 
-bench: postgres ## measure side by side with the references
-	go test $(TAGS) -run "^$$" -bench . -benchtime 1x -timeout 60m ./bench
+bench: postgres servers ## measure side by side with the references into docs/performance.md: BENCH a regexp of sections, BENCH_SCALE (1) of the size
+	BENCH_INTO=$(CURDIR)/docs/performance.md go test $(TAGS) -count=1 -v -run '^TestMeasurements$$' -timeout 60m ./bench
 
 load: postgres servers ## the tests that grow with load, at full size: minutes, and some GB of disk
 	FETCHER_LOAD=1 go test $(TAGS) -timeout 90m -v -run 'ConstantEviction|MigrateMany|Isolation' ./tenant ./e2e

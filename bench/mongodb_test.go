@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"io"
 	"net"
-	"slices"
 	"testing"
 	"time"
 
@@ -20,35 +19,29 @@ import (
 
 const documents = 5_000
 
-// BenchmarkMongoDB reads a collection as JSON, and copies its BSON with the driver's own cursor beside it, turn by turn:
+// mongoSuite reads a collection as JSON, and copies its BSON with the driver's own cursor beside it, turn by turn:
 // mongodump, which does just that, can't be had here. The server is FerretDB, which is far slower than both, so that the
 // ratio says little more than that neither waits without need; BenchmarkStream of source/mongodb has a server that
 // costs nothing.
-func BenchmarkMongoDB(b *testing.B) {
-	d := testkit.MongoDB(b).NewDatabase(b)
-	fill(b, d)
+func mongoSuite(t *testing.T, s *section) {
+	d := testkit.MongoDB(t).NewDatabase(t)
+	fill(t, d)
 	p := source.Params{
 		Kind: source.MongoDB, Host: d.Host, Port: d.Port, Database: d.Name, User: d.User, Password: d.Password, Options: d.Options,
 	}
-	var ours, theirs, ratios []float64
-	for b.Loop() {
-		for range rounds {
+	s.measure(t, measurement{
+		name: "5,000 documents of 9 fields from FerretDB", against: "the driver's raw BSON", figures: []figure{{"rate", "documents/s", bound{}}},
+		product: func(t *testing.T) []float64 { return []float64{documents / extractJSON(t, p).Seconds()} },
+		reference: func(t *testing.T) []float64 {
 			began := time.Now()
-			copyBSON(b, d)
-			copied := documents / time.Since(began).Seconds()
-			extracted := documents / extractJSON(b, p).Seconds()
-			ours, theirs, ratios = append(ours, extracted), append(theirs, copied), append(ratios, extracted/copied)
-		}
-	}
-	b.ReportMetric(median(ours), "rows/s")
-	b.ReportMetric(median(theirs), "raw-rows/s")
-	b.ReportMetric(median(ratios), "ratio")
-	b.Logf("%d documents of 9 fields, %d rounds: extraction %.0f rows/s, the driver's raw BSON %.0f rows/s, ratio %.2f (%.2f to %.2f)",
-		documents, rounds, median(ours), median(theirs), median(ratios), slices.Min(ratios), slices.Max(ratios))
+			copyBSON(t, d)
+			return []float64{documents / time.Since(began).Seconds()}
+		},
+	})
 }
 
-func fill(b *testing.B, d testkit.MongoDatabase) {
-	b.Helper()
+func fill(t testing.TB, d testkit.MongoDatabase) {
+	t.Helper()
 	list := make([]any, documents)
 	for i := range list {
 		list[i] = bson.D{
@@ -58,20 +51,20 @@ func fill(b *testing.B, d testkit.MongoDatabase) {
 			{Key: "pair", Value: bson.A{int32(i), int32(i + 1)}}, {Key: "digest", Value: bson.Binary{Data: []byte("0123456789abcdef")}},
 		}
 	}
-	d.Insert(b, "bench_ledger", list...)
+	d.Insert(t, "bench_ledger", list...)
 }
 
 // copyBSON is what a dump does: every document's bytes, as they are.
-func copyBSON(b *testing.B, d testkit.MongoDatabase) {
-	b.Helper()
+func copyBSON(t testing.TB, d testkit.MongoDatabase) {
+	t.Helper()
 	ctx := context.Background()
 	cursor, err := d.Client.Database(d.Name).Collection("bench_ledger").Find(ctx, bson.D{}, options.Find().SetBatchSize(10_000))
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	rows := consume(ctx, cursor, sha256.New())
 	if err := cursor.Err(); err != nil || rows != documents {
-		b.Fatalf("%d documents, %v", rows, err)
+		t.Fatalf("%d documents, %v", rows, err)
 	}
 }
 
@@ -84,25 +77,25 @@ func consume(ctx context.Context, cursor *mongo.Cursor, w io.Writer) (rows int) 
 }
 
 // extractJSON returns how long the documents took, without the catalogue, for which FerretDB sorts all of them.
-func extractJSON(b *testing.B, p source.Params) time.Duration {
-	b.Helper()
+func extractJSON(t testing.TB, p source.Params) time.Duration {
+	t.Helper()
 	ctx := context.Background()
 	s, err := mongodb.New().Open(ctx, p, &net.Dialer{})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
 	catalog, err := s.Catalog(ctx, source.Scope{Tables: []string{"bench_ledger"}})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	if _, err = s.Begin(ctx, time.Now().Add(time.Hour)); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	table := &catalog.Tables[0]
 	q := source.Query{Table: table, All: true}
 	if q.Columns, err = table.Select([]string{source.AllColumns}); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	began := time.Now()
 	sum, rows := sha256.New(), 0
@@ -117,7 +110,7 @@ func extractJSON(b *testing.B, p source.Params) time.Duration {
 		return nil
 	})
 	if err != nil || rows != documents {
-		b.Fatalf("%d documents, %v", rows, err)
+		t.Fatalf("%d documents, %v", rows, err)
 	}
 	return time.Since(began)
 }

@@ -13,14 +13,12 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fetcherhq/fetcher/embedded"
 	"github.com/fetcherhq/fetcher/secret"
 	"github.com/fetcherhq/fetcher/store/control"
 	"github.com/fetcherhq/fetcher/tenant"
 	"github.com/fetcherhq/fetcher/testkit"
 )
-
-// registered is how many tenants are in the registry.
-const registered = 10_000
 
 // fleet is a registry of many tenants, of which the first few have a database.
 type fleet struct {
@@ -29,113 +27,123 @@ type fleet struct {
 	real []string
 }
 
-func newFleet(b *testing.B) *fleet {
-	b.Helper()
+func newFleet(t testing.TB, registered int) *fleet {
+	t.Helper()
 	keys, err := secret.NewKeyring(secret.Key{Version: 1, Bytes: make([]byte, 32)})
-	check(b, err)
-	pool, err := pgxpool.New(b.Context(), testkit.Postgres(b).NewDatabase(b))
-	check(b, err)
-	b.Cleanup(pool.Close)
-	check(b, control.Migrate(b.Context(), pool))
+	check(t, err)
+	pool, err := pgxpool.New(t.Context(), testkit.Postgres(t).NewDatabase(t))
+	check(t, err)
+	t.Cleanup(pool.Close)
+	check(t, control.Migrate(t.Context(), pool))
 	f := &fleet{db: control.New(pool), keys: keys}
 	admin := tenant.Admin{Control: f.db, Keys: keys}
 	for i := range 4 {
 		id := fmt.Sprintf("real%d", i)
-		_, err = admin.Create(b.Context(), tenant.NewTenant{ID: id, DSN: testkit.Postgres(b).NewDatabase(b)})
-		check(b, err)
+		_, err = admin.Create(t.Context(), tenant.NewTenant{ID: id, DSN: testkit.Postgres(t).NewDatabase(t)})
+		check(t, err)
 		f.real = append(f.real, id)
 	}
-	_, err = pool.Exec(b.Context(), `INSERT INTO tenants (id, name, dsn_sealed)
+	_, err = pool.Exec(t.Context(), `INSERT INTO tenants (id, name, dsn_sealed)
 		SELECT 'tenant' || g, 'Tenant ' || g, dsn_sealed FROM generate_series(1, $1) g, tenants WHERE id = 'real0'`, registered)
-	check(b, err)
+	check(t, err)
 	return f
 }
 
-func (f *fleet) router(b *testing.B, o tenant.Options) *tenant.Router {
-	b.Helper()
+func (f *fleet) router(t testing.TB, o tenant.Options) *tenant.Router {
+	t.Helper()
 	o.Control, o.Keys = f.db, f.keys
-	r, err := tenant.NewRouter(b.Context(), o)
-	check(b, err)
-	b.Cleanup(func() { check(b, r.Close(context.WithoutCancel(b.Context()))) })
+	r, err := tenant.NewRouter(t.Context(), o)
+	check(t, err)
+	t.Cleanup(func() { check(t, r.Close(context.WithoutCancel(t.Context()))) })
 	return r
 }
 
-func check(b *testing.B, err error) {
-	b.Helper()
+func check(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 }
 
-// BenchmarkTenantRegistry resolves 10,000 tenants on one process: what a look-up that is remembered costs, what one costs
-// that asks the registry, and the memory that a remembered tenant takes. A flood of unknown ids follows.
-func BenchmarkTenantRegistry(b *testing.B) {
-	f := newFleet(b)
-	for b.Loop() {
-		r := f.router(b, tenant.Options{MaxPools: 100})
-		before := heap()
-		miss := perOperation(registered, func(i int) { info(b, r, i) })
-		b.ReportMetric(float64(heap()-before)/registered, "B/tenant")
-		b.ReportMetric(float64(miss.Nanoseconds()), "ns/miss")
-		b.ReportMetric(float64(perOperation(registered, func(i int) { info(b, r, i) }).Nanoseconds()), "ns/hit")
-		before = heap()
-		flood := perOperation(50_000, func(i int) { _, _ = r.Info(b.Context(), fmt.Sprint("unknown", i)) })
-		b.ReportMetric(float64(flood.Nanoseconds()), "ns/unknown")
-		b.ReportMetric(float64(heap()-before)/50_000, "B/unknown")
+// tenantsSuite resolves tenants on one process: what a look-up that is remembered costs, one that asks the registry, one of
+// an id that is unknown, the memory each takes, and leases of pools that are open or not.
+func tenantsSuite(t *testing.T, s *section) {
+	registered := s.world.size(10_000, 100)
+	f := newFleet(t, registered)
+	for n := min(10, registered); n <= registered; n *= 10 {
+		s.measure(t, measurement{
+			name:    fmt.Sprintf("look-ups of %s tenants", digits(float64(n))),
+			figures: []figure{{"asking the registry", "µs", bound{}}, {"remembered", "µs", bound{}}},
+			product: func(t *testing.T) []float64 {
+				r := f.router(t, tenant.Options{})
+				miss := perOperation(n, func(i int) { info(t, r, i) })
+				return []float64{micros(miss), micros(perOperation(max(n, 10_000), func(i int) { info(t, r, i%n) }))}
+			},
+		})
+	}
+	s.measure(t, measurement{
+		name: "memory", figures: []figure{{"of a remembered tenant", "B", bound{}}, {"of an unknown id", "B", bound{}}},
+		product: func(t *testing.T) []float64 {
+			r, unknown := f.router(t, tenant.Options{}), s.world.size(50_000, 1000)
+			before := heap()
+			perOperation(registered, func(i int) { info(t, r, i) })
+			known := heap() - before
+			before = heap()
+			perOperation(unknown, func(i int) { _, _ = r.Info(t.Context(), fmt.Sprint("unknown", i)) })
+			flood := heap() - before
+			_, err := r.Info(t.Context(), "tenant1") // keeps the router alive until here
+			check(t, err)
+			return []float64{max(1, float64(known)/float64(registered)), max(1, float64(flood)/float64(unknown))}
+		},
+	})
+	open, closed := f.router(t, tenant.Options{}), f.router(t, tenant.Options{MaxPools: 1})
+	lease(t, open, f.real[0])
+	s.measure(t, measurement{
+		name: "lease", figures: []figure{{"of an open pool", "µs", bound{}}, {"that opens the pool", "µs", bound{}}},
+		product: func(t *testing.T) []float64 {
+			return []float64{
+				micros(perOperation(s.world.size(500_000, 1000), func(int) { lease(t, open, f.real[0]) })),
+				micros(perOperation(s.world.size(200, 10), func(i int) { lease(t, closed, f.real[i%2]) })),
+			}
+		},
+	})
+	hungTenant(t, s, f)
+}
+
+func info(t testing.TB, r *tenant.Router, i int) {
+	if _, err := r.Info(t.Context(), fmt.Sprint("tenant", i+1)); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func info(b *testing.B, r *tenant.Router, i int) {
-	if _, err := r.Info(b.Context(), fmt.Sprint("tenant", i+1)); err != nil {
-		b.Fatal(err)
-	}
-}
-
-// BenchmarkTenantPool measures a lease of an open pool, and one that has to open it because the cap is below the number of
-// tenants in use.
-func BenchmarkTenantPool(b *testing.B) {
-	f := newFleet(b)
-	for b.Loop() {
-		open, closed := f.router(b, tenant.Options{}), f.router(b, tenant.Options{MaxPools: 1})
-		lease(b, open, f.real[0])
-		b.ReportMetric(float64(perOperation(1_000_000, func(int) { lease(b, open, f.real[0]) }).Nanoseconds()), "ns/lease")
-		b.ReportMetric(float64(perOperation(200, func(i int) { lease(b, closed, f.real[i%2]) }).Nanoseconds()), "ns/opening")
-	}
-}
-
-func lease(b *testing.B, r *tenant.Router, id string) {
-	l, err := r.Acquire(b.Context(), id)
+func lease(t testing.TB, r *tenant.Router, id string) {
+	l, err := r.Acquire(t.Context(), id)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	l.Release()
 }
 
-// BenchmarkHungTenant has four clients use three tenants, first alone, then while others ask for a tenant whose database
-// accepts connections and never answers. It reports the p99 of the three in both times, and their ratio.
-func BenchmarkHungTenant(b *testing.B) {
-	f := newFleet(b)
+// hungTenant has four clients use three tenants while others ask for a tenant whose database accepts connections and never
+// answers; the reference is the same without those.
+func hungTenant(t *testing.T, s *section, f *fleet) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	check(b, err)
+	check(t, err)
 	defer silent.Close()
 	go swallow(silent)
 	hung := url.URL{Scheme: "postgres", User: url.UserPassword("u", "p"), Host: silent.Addr().String(), Path: "/d", RawQuery: "sslmode=disable"}
 	sealed, err := tenant.SealDSN(f.keys, "hung", hung.String())
-	check(b, err)
-	check(b, f.db.CreateTenant(b.Context(), &control.Tenant{ID: "hung", DSNSealed: sealed}))
-	for b.Loop() {
-		r := f.router(b, tenant.Options{})
-		var before, during []float64
-		for range rounds {
-			before = append(before, f.p99(b, r))
-			stop := f.besiege(b, r)
-			during = append(during, f.p99(b, r))
-			stop()
-		}
-		b.ReportMetric(median(before), "p99-before-µs")
-		b.ReportMetric(median(during), "p99-during-µs")
-		b.ReportMetric(median(during)/median(before), "ratio")
-	}
+	check(t, err)
+	check(t, f.db.CreateTenant(t.Context(), &control.Tenant{ID: "hung", DSNSealed: sealed}))
+	r, each := f.router(t, tenant.Options{}), s.world.size(3000, 50)
+	s.measure(t, measurement{
+		name: "three tenants beside a fourth that hangs", against: "without it", figures: []figure{{"p99", "µs", bound{}}},
+		product: func(t *testing.T) []float64 {
+			defer f.besiege(t, r)()
+			return []float64{f.p99(t, r, each)}
+		},
+		reference: func(t *testing.T) []float64 { return []float64{f.p99(t, r, each)} },
+	})
 }
 
 func swallow(l net.Listener) {
@@ -149,8 +157,8 @@ func swallow(l net.Listener) {
 }
 
 // besiege asks for the hung tenant from eight clients until stop.
-func (f *fleet) besiege(b *testing.B, r *tenant.Router) (stop func()) {
-	ctx, cancel := context.WithCancel(b.Context())
+func (f *fleet) besiege(t testing.TB, r *tenant.Router) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
@@ -169,21 +177,21 @@ func (f *fleet) besiege(b *testing.B, r *tenant.Router) (stop func()) {
 }
 
 // p99 is that of a lease with one statement, in microseconds.
-func (f *fleet) p99(b *testing.B, r *tenant.Router) float64 {
-	const clients, each = 4, 3000
+func (f *fleet) p99(t testing.TB, r *tenant.Router, each int) float64 {
+	const clients = 4
 	took := make([][]float64, clients)
 	var group sync.WaitGroup
 	for c := range clients {
 		group.Go(func() {
 			for n := range each {
 				began := time.Now()
-				l, err := r.Acquire(b.Context(), f.real[(c+n)%3])
+				l, err := r.Acquire(t.Context(), f.real[(c+n)%3])
 				if err != nil {
-					b.Error(err)
+					t.Error(err)
 					return
 				}
-				if err := l.DB(b.Context()).Exec("SELECT 1").Error; err != nil {
-					b.Error(err)
+				if err := l.DB(t.Context()).Exec("SELECT 1").Error; err != nil {
+					t.Error(err)
 				}
 				l.Release()
 				took[c] = append(took[c], float64(time.Since(began).Microseconds()))
@@ -203,10 +211,24 @@ func perOperation(n int, do func(i int)) time.Duration {
 	return time.Since(began) / time.Duration(n)
 }
 
+func micros(d time.Duration) float64 { return max(0.001, float64(d.Nanoseconds())/1000) }
+
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// manyConnections is a server of its own that takes n of them.
+func manyConnections(t *testing.T, n int) *pgxpool.Pool {
+	t.Helper()
+	server, err := embedded.StartPostgres(t.Context(), embedded.PostgresOptions{Dir: t.TempDir() + "/postgres", MaxConnections: n, Unsafe: true, NoDownload: true})
+	check(t, err)
+	t.Cleanup(func() { check(t, server.Stop(context.WithoutCancel(t.Context()))) })
+	pool, err := pgxpool.New(t.Context(), server.DSN("postgres"))
+	check(t, err)
+	t.Cleanup(pool.Close)
+	return pool
 }
