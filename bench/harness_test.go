@@ -137,10 +137,10 @@ func suites() []suite {
 		{"tenants", false, tenantsSuite},
 		{"rotation", true, rotationSuite},
 		{"start", false, startSuite},
-		{"queue", false, queueSuite},
-		{"extraction", false, extractionSuite},
+		{"queue", true, queueSuite},
+		{"extraction", true, extractionSuite},
 		{"mariadb", true, mysqlSuite},
-		{"growth", false, growthSuite},
+		{"growth", true, growthSuite},
 		{"mongodb", true, mongoSuite},
 	}
 }
