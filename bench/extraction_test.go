@@ -55,7 +55,7 @@ func extractionSuite(t *testing.T, s *section) {
 	}
 	_ = w.worker(t)
 	s.measure(t, measurement{
-		name: "four jobs at once", against: "one job", figures: []figure{{"rate", "rows/s", ratioAtLeast(1.6)}}, product: four(4), reference: four(1), rounds: 2,
+		name: "four jobs at once", against: "one job", figures: []figure{{"rate", "rows/s", ratioAtLeast(1.6)}}, product: four(4), reference: four(1),
 	})
 }
 
