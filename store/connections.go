@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
@@ -74,11 +75,18 @@ func nameTaken(err error) error {
 
 func connectionNotFound() error { return problem.New(problem.NotFoundInTenant, "connection not found") }
 
+// getConnection is written out because every request for one connection runs it: GORM would build the same text anew.
+const getConnection = `SELECT config_name, product_name, kind, host, port, database_name, schema, user_name, password_sealed,
+	ssl_mode, ssl_ca_sealed, ssl_cert_sealed, ssl_key_sealed, key_version, metadata, revision, created_at, updated_at, deleted_at
+	FROM connections WHERE deleted_at IS NULL AND id = $1`
+
 // Get returns the connection, or FET-1001 when there is no live one with that id.
 func (s Connections) Get(ctx context.Context, id uuid.UUID) (*Connection, error) {
-	var c Connection
-	err := s.live(ctx).Where("id = ?", id).Take(&c).Error
-	if errors.Is(err, gorm.ErrRecordNotFound) {
+	c := Connection{ID: id}
+	err := readRow(ctx, s.db, getConnection, id, &c.ConfigName, &c.ProductName, &c.Kind, &c.Host, &c.Port,
+		&c.DatabaseName, &c.Schema, &c.UserName, &c.PasswordSealed, &c.SSLMode, &c.SSLCASealed, &c.SSLCertSealed, &c.SSLKeySealed,
+		&c.KeyVersion, &c.Metadata, &c.Revision, &c.CreatedAt, &c.UpdatedAt, &c.DeletedAt)
+	if errors.Is(err, sql.ErrNoRows) {
 		return nil, connectionNotFound()
 	}
 	if err != nil {

@@ -29,21 +29,30 @@ type connector struct {
 
 // Connect returns a connection of the pool. Its errors are *problem.Error, except when ctx ended first.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	return connect(ctx, c, c.Connector.Connect)
+}
+
+// acquire is Connect for those that do without database/sql.
+func (c *connector) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	return connect(ctx, c, c.pool.Acquire)
+}
+
+func connect[C any](ctx context.Context, c *connector, try func(context.Context) (C, error)) (C, error) {
 	wait, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
-	conn, err := c.withinBudget(wait)
-	if err == nil {
-		return conn, nil
+	conn, err := withinBudget(wait, try)
+	if err != nil {
+		err = c.explain(ctx, wait, err)
 	}
-	return nil, c.explain(ctx, wait, err)
+	return conn, err
 }
 
 // withinBudget tries again for a moment while the host's budget is spent: a connection of the pool's own may come
 // back, or another tenant's close.
-func (c *connector) withinBudget(ctx context.Context) (driver.Conn, error) {
+func withinBudget[C any](ctx context.Context, try func(context.Context) (C, error)) (C, error) {
 	deadline := time.Now().Add(hostWait)
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		conn, err := c.Connector.Connect(ctx)
+		conn, err := try(ctx)
 		if !errors.Is(err, errHostSpent) || time.Now().After(deadline) {
 			return conn, err
 		}
@@ -52,7 +61,7 @@ func (c *connector) withinBudget(ctx context.Context) (driver.Conn, error) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, err
+			return conn, err
 		}
 	}
 }

@@ -61,10 +61,13 @@ func newPool(c poolConfig) (*pool, error) {
 	cfg.MaxConnIdleTime = connIdleTime
 	cfg.HealthCheckPeriod = connIdleTime / 2
 	cfg.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return c.health.mayDial() }
-	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		readUTC(conn)
-		c.health.report(nil)
-		return nil
+		failed := markDirect(ctx, conn)
+		if failed == nil {
+			c.health.report(nil)
+		}
+		return failed
 	}
 	cfg.ShouldPing = markStale
 	cfg.PrepareConn = tryStale
@@ -72,9 +75,10 @@ func newPool(c poolConfig) (*pool, error) {
 	if p.pgx, err = pgxpool.NewWithConfig(context.Background(), cfg); err != nil {
 		return nil, errDSN
 	}
-	p.sql = sql.OpenDB(&connector{Connector: stdlib.GetPoolConnector(p.pgx), pool: p.pgx, health: c.health, refused: c.refused})
+	conns := &connector{Connector: stdlib.GetPoolConnector(p.pgx), pool: p.pgx, health: c.health, refused: c.refused}
+	p.sql = sql.OpenDB(conns)
 	p.sql.SetMaxIdleConns(0) // idle connections belong to the pgx pool
-	if p.gorm, err = store.Open(p.sql); err != nil {
+	if p.gorm, err = store.OpenWith(p.sql, rowReader{conns}); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -86,8 +90,9 @@ func tune(c *pgx.ConnConfig, tracer pgx.QueryTracer) {
 	// Named prepared statements fail behind a pooler in transaction mode, where the next statement may run on another
 	// server connection. Cached descriptions live on this side only and each execution is a single round trip of an
 	// unnamed statement; parameters still have the server's types, which exec mode would guess from Go's.
+	// Only rowReader asks for named ones, and only where there is no pooler.
 	c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	c.StatementCacheCapacity = 0
+	c.StatementCacheCapacity = 32
 	c.DescriptionCacheCapacity = 128
 	c.Tracer = tracer
 	c.ConnectTimeout = connectTimeout / time.Duration(hosts(c))
