@@ -104,6 +104,9 @@ func (r *Router) acquireIf(ctx context.Context, tenantID string, may func(*recor
 	if !ok {
 		return nil, unknown()
 	}
+	if lease := r.hit(id, may); lease != nil {
+		return lease, nil
+	}
 	bounded, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	lease, err := r.acquire(bounded, id, may)
@@ -111,6 +114,19 @@ func (r *Router) acquireIf(ctx context.Context, tenantID string, may func(*recor
 		err = unavailable(errOpening, 2*time.Second)
 	}
 	return lease, err
+}
+
+// hit is acquire for a tenant that is known, well, and has its pool open, which is nearly always; else nil.
+func (r *Router) hit(id string, may func(*record) error) *Lease {
+	rec, _ := r.resolver.cached(id)
+	if rec == nil || may(rec) != nil || !rec.health.well() {
+		return nil
+	}
+	e := r.pools.take(flightKey{rec.ID, rec.Revision})
+	if e == nil {
+		return nil
+	}
+	return &Lease{router: r, entry: e}
 }
 
 // acquire starts over as long as the registry's record changes while its pool is being opened, and ctx lasts.

@@ -149,6 +149,19 @@ func (t *table) acquire(key flightKey, mayOpen func() error) (e *entry, f *fligh
 	return e, f, first, err
 }
 
+// take is acquire for a pool that is open already, at the key's revision or later; nil if there is none.
+func (t *table) take(key flightKey) *entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, ok := t.linked.Get(key.id)
+	if !ok || t.closed || e.revision < key.revision {
+		return nil
+	}
+	e.refs++
+	e.lastUsed = t.opts.now()
+	return e
+}
+
 func (t *table) takeLocked(key flightKey, drop func(*entry, reason)) *entry {
 	e, ok := t.linked.Get(key.id)
 	if !ok {
@@ -181,6 +194,11 @@ func (t *table) peek(id string) *entry {
 func (t *table) release(e *entry) {
 	t.mu.Lock()
 	e.lastUsed = t.opts.now()
+	if e.linked && t.openLocked() <= t.opts.soft { // nothing is to close, as nearly always
+		e.refs--
+		t.mu.Unlock()
+		return
+	}
 	t.mu.Unlock()
 	t.unpeek(e)
 }
