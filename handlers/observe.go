@@ -8,9 +8,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"go.opentelemetry.io/contrib/instrumentation/github.com/gin-gonic/gin/otelgin"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -20,48 +20,28 @@ const (
 	routeUnknown = "unknown"
 )
 
-// httpMetrics are the instruments of the API, by method, route and status.
-type httpMetrics struct {
-	duration metric.Float64Histogram
-	inFlight metric.Int64UpDownCounter
-	fetches  metric.Int64Counter
-}
-
-func newHTTPMetrics(meter metric.Meter) (*httpMetrics, error) {
-	duration, err := meter.Float64Histogram("http.server.request.duration", metric.WithUnit("s"),
-		metric.WithDescription("Duration of HTTP requests by route and status."),
-		metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30))
-	if err != nil {
-		return nil, err
-	}
-	inFlight, err := meter.Int64UpDownCounter("http.server.active_requests",
-		metric.WithDescription("HTTP requests being served, by route."))
-	if err != nil {
-		return nil, err
-	}
-	fetches, err := meter.Int64Counter("fetcher.document.fetches",
-		metric.WithDescription("Requests to fetch a web document, by the code they ended with, ok if they held."))
-	if err != nil {
-		return nil, err
-	}
-	return &httpMetrics{duration: duration, inFlight: inFlight, fetches: fetches}, nil
-}
-
-// outcomeOK is the code of requests that held.
-const outcomeOK = "ok"
-
-// fetched counts a request to fetch a web document.
-func (m *httpMetrics) fetched(ctx context.Context, code string) {
-	m.fetches.Add(ctx, 1, metric.WithAttributes(attribute.String("code", code)))
-}
-
 // trace opens the request's span, a child of the caller's traceparent. The library's own metrics are off: they label
 // by parts of the Host header, which a caller chooses.
 func (e *edge) trace() gin.HandlerFunc {
+	if e.opts.Untraced {
+		return e.identifyTrace(e.opts.Tracer.Tracer(serviceName))
+	}
 	return otelgin.Middleware(serviceName,
 		otelgin.WithTracerProvider(e.opts.Tracer),
 		otelgin.WithPropagators(e.opts.Propagator),
 		otelgin.WithMeterProvider(metricnoop.NewMeterProvider()))
+}
+
+// identifyTrace opens a span for its ids alone, which the log names and other processes are told. What describes a span
+// would cost more than all else that is done for a request here.
+func (e *edge) identifyTrace(tracer trace.Tracer) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		ctx := e.opts.Propagator.Extract(c.Request.Context(), propagation.HeaderCarrier(c.Request.Header))
+		ctx, span := tracer.Start(ctx, routeOf(c))
+		defer span.End()
+		c.Request = c.Request.WithContext(ctx)
+		c.Next()
+	}
 }
 
 // observe counts the request and writes its line in the log, whatever becomes of it.
@@ -69,16 +49,14 @@ func (e *edge) observe(c *gin.Context) {
 	start := time.Now()
 	route := routeOf(c)
 	method := methodLabel(c.Request.Method)
-	active := metric.WithAttributes(attribute.String("http.request.method", method), attribute.String("http.route", route))
 	ctx := c.Request.Context()
-	e.metrics.inFlight.Add(ctx, 1, active)
+	at := e.metrics.at(method, route)
+	at.inFlight.Add(1)
 	cut := true // a panic that passes here cuts the connection
 	defer func() {
 		took := time.Since(start)
-		e.metrics.inFlight.Add(ctx, -1, active)
-		e.metrics.duration.Record(ctx, took.Seconds(), metric.WithAttributes(
-			attribute.String("http.request.method", method), attribute.String("http.route", route),
-			attribute.Int("http.response.status_code", c.Writer.Status())))
+		at.inFlight.Add(-1)
+		e.metrics.duration.Record(ctx, took.Seconds(), at.ended(c.Writer.Status())...)
 		e.logRequest(ctx, c, route, took, cut)
 	}()
 	c.Next()
@@ -100,7 +78,13 @@ func (e *edge) logRequest(ctx context.Context, c *gin.Context, route string, too
 	if cut {
 		attrs = append(attrs, slog.Bool("aborted", true))
 	}
-	e.log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
+	h := e.log.Handler() // not by the logger, which would look for the line of code
+	if !h.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	line := slog.NewRecord(time.Now(), slog.LevelInfo, "request", 0)
+	line.AddAttrs(attrs...)
+	_ = h.Handle(ctx, line)
 }
 
 func routeOf(c *gin.Context) string {

@@ -102,6 +102,7 @@ type Options struct {
 	Logger       *slog.Logger
 	Meter        metric.Meter
 	Tracer       trace.TracerProvider
+	Untraced     bool                          // nobody sees the spans: they only give requests ids, and need nothing else
 	Propagator   propagation.TextMapPropagator // nil: W3C trace context
 	Clock        func() time.Time
 	NewRequestID func() string // nil: UUIDv7

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // redacted stands for what is not shown.
@@ -17,6 +19,28 @@ const redacted = "[redacted]"
 // redactor takes secrets out of what is logged: by the name of an attribute, and by the form of what a text quotes.
 type redactor struct {
 	userinfo, assignment, token, bearer, ageKey, pem *regexp.Regexp
+
+	names nameMemo
+}
+
+// nameMemo remembers of names of attributes whether they are those of secrets. Code gives the names, and few.
+type nameMemo struct {
+	known sync.Map // of string to bool
+	count atomic.Int32
+}
+
+// maxNames bounds what is remembered, should names come from outside after all.
+const maxNames = 1024
+
+func (m *nameMemo) secret(name string) bool {
+	if known, ok := m.known.Load(name); ok {
+		return known == true
+	}
+	secret := secretName(name)
+	if m.count.Add(1) <= maxNames {
+		m.known.Store(name, secret)
+	}
+	return secret
 }
 
 func newRedactor() *redactor {
@@ -37,7 +61,7 @@ func newRedactor() *redactor {
 
 // replace is the hook of slog's handlers. Its values are resolved already.
 func (r *redactor) replace(groups []string, a slog.Attr) slog.Attr {
-	if secretName(a.Key) || slices.ContainsFunc(groups, secretName) {
+	if r.names.secret(a.Key) || slices.ContainsFunc(groups, r.names.secret) {
 		switch a.Value.Kind() {
 		case slog.KindBool, slog.KindDuration, slog.KindTime: // how long and since when is no secret
 			return a
@@ -58,7 +82,9 @@ func (r *redactor) replace(groups []string, a slog.Attr) slog.Attr {
 // value redacts a value of any type. What is not a simple one is turned into JSON, so that its members have names.
 func (r *redactor) value(v any) slog.Value {
 	switch v := v.(type) {
-	case nil, slog.Level, *slog.Source:
+	case slog.Level:
+		return slog.StringValue(v.String()) // as it would be written, but not by way of encoding/json
+	case nil, *slog.Source:
 		return slog.AnyValue(v)
 	case error:
 		return slog.StringValue(r.scrub(v.Error()))
@@ -108,6 +134,9 @@ func (r *redactor) tree(v any) any {
 // scrub takes credentials in URLs, assignments to secret names, tokens and private keys out of a text. Most texts can
 // have none of them and are spared the search.
 func (r *redactor) scrub(s string) string {
+	if harmless(s) {
+		return s
+	}
 	if strings.Contains(s, "PRIVATE KEY") {
 		s = r.pem.ReplaceAllLiteralString(s, redacted)
 	}
@@ -127,6 +156,18 @@ func (r *redactor) scrub(s string) string {
 		s = r.userinfo.ReplaceAllLiteralString(s, "://"+redacted+"@")
 	}
 	return s
+}
+
+// harmless reports whether a text is a word, an id or a path without any of the marks that scrub looks for: all but tokens
+// and keys of age have a blank, a colon or an equals sign.
+func harmless(s string) bool {
+	for i := range len(s) {
+		switch s[i] {
+		case ' ', '\t', '\r', '\n', '\f', '\v', ':', '=', 'J', 'K':
+			return false
+		}
+	}
+	return true
 }
 
 // mayAssign reports whether a text has an equals sign or colon after a letter that ends one of the names of assignment.

@@ -130,6 +130,6 @@ func (a *app) api(ctx context.Context, health *handlers.Health) (http.Handler, e
 		JobLimits:      jobs.Limits{Datasources: a.cfg.Jobs.MaxDatasources, Tables: a.cfg.Jobs.MaxTables, Fields: a.cfg.Jobs.MaxFields, Conditions: a.cfg.Jobs.MaxConditions},
 		ProblemBaseURI: s.ProblemBaseURI, EventsSource: a.cfg.Events.Source, Swagger: s.SwaggerEnabled, TrustedProxies: s.TrustedProxies,
 		CORSOrigins: s.CORSOrigins, TenantRate: a.cfg.Tenants.RateLimit,
-		Logger: a.log, Meter: a.tel.Meter("handlers"), Tracer: a.tel.TracerProvider(), Propagator: a.tel.Propagator(),
+		Logger: a.log, Meter: a.tel.Meter("handlers"), Tracer: a.tel.TracerProvider(), Untraced: !a.cfg.Telemetry.Enabled, Propagator: a.tel.Propagator(),
 	})
 }
