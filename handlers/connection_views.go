@@ -37,6 +37,9 @@ func instant(t *time.Time) *time.Time {
 	if t == nil || t.IsZero() {
 		return nil
 	}
+	if t.Location() == time.UTC { // as the store has them
+		return t
+	}
 	utc := t.UTC()
 	return &utc
 }

@@ -42,6 +42,21 @@ type exchange struct {
 
 type exchangeKey struct{}
 
+// exchangeContext is a context with an exchange: one allocation for both.
+type exchangeContext struct {
+	context.Context
+
+	exchange exchange
+}
+
+// Value returns the exchange for its key.
+func (c *exchangeContext) Value(key any) any {
+	if _, ok := key.(exchangeKey); ok {
+		return &c.exchange
+	}
+	return c.Context.Value(key)
+}
+
 // exchangeOf returns the request's exchange; an empty one where there is none, so that callers need no check.
 func exchangeOf(ctx context.Context) *exchange {
 	if ex, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
@@ -57,9 +72,14 @@ func (e *edge) begin(c *gin.Context) {
 		id = sent[0]
 	}
 	c.Header(headerRequestID, id)
-	ex := &exchange{edge: e, request: c.Request, id: id, path: c.Request.URL.EscapedPath(), params: c.Params}
-	ctx := telemetry.WithAttrs(c.Request.Context(), slog.String("request_id", id)) // in every line logged for the request
-	c.Request = c.Request.WithContext(context.WithValue(ctx, exchangeKey{}, ex))
+	ctx := c.Request.Context()
+	if e.untraced != nil {
+		ctx = e.untraced.context(ctx, c.Request.Header)
+	}
+	ctx = telemetry.WithAttrs(ctx, slog.String("request_id", id)) // in every line logged for the request
+	c.Request = c.Request.WithContext(&exchangeContext{Context: ctx, exchange: exchange{
+		edge: e, request: c.Request, id: id, path: c.Request.URL.EscapedPath(), params: c.Params,
+	}})
 	if c.Request.Body != nil && c.Request.Body != http.NoBody {
 		// Also bounds the draining of a body that no stage reads. Writers that know no deadline are those of tests.
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(e.bodyTimeout))

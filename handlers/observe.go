@@ -9,8 +9,6 @@ import (
 	"github.com/gin-gonic/gin"
 	"go.opentelemetry.io/contrib/instrumentation/github.com/gin-gonic/gin/otelgin"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -23,25 +21,10 @@ const (
 // trace opens the request's span, a child of the caller's traceparent. The library's own metrics are off: they label
 // by parts of the Host header, which a caller chooses.
 func (e *edge) trace() gin.HandlerFunc {
-	if e.opts.Untraced {
-		return e.identifyTrace(e.opts.Tracer.Tracer(serviceName))
-	}
 	return otelgin.Middleware(serviceName,
 		otelgin.WithTracerProvider(e.opts.Tracer),
 		otelgin.WithPropagators(e.opts.Propagator),
 		otelgin.WithMeterProvider(metricnoop.NewMeterProvider()))
-}
-
-// identifyTrace opens a span for its ids alone, which the log names and other processes are told. What describes a span
-// would cost more than all else that is done for a request here.
-func (e *edge) identifyTrace(tracer trace.Tracer) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		ctx := e.opts.Propagator.Extract(c.Request.Context(), propagation.HeaderCarrier(c.Request.Header))
-		ctx, span := tracer.Start(ctx, routeOf(c))
-		defer span.End()
-		c.Request = c.Request.WithContext(ctx)
-		c.Next()
-	}
 }
 
 // observe counts the request and writes its line in the log, whatever becomes of it.
@@ -65,13 +48,14 @@ func (e *edge) observe(c *gin.Context) {
 
 func (e *edge) logRequest(ctx context.Context, c *gin.Context, route string, took time.Duration, cut bool) {
 	ex := exchangeOf(ctx)
-	attrs := []slog.Attr{
+	var room [8]slog.Attr
+	attrs := append(room[:0],
 		slog.String("method", methodLabel(c.Request.Method)),
 		slog.String("route", route),
 		slog.Int("status", c.Writer.Status()),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 		slog.Int("bytes", max(c.Writer.Size(), 0)),
-	}
+	)
 	if p := ex.principal; p != nil {
 		attrs = append(attrs, slog.String("tenant", p.TenantID), slog.String("subject", p.Subject))
 	}

@@ -133,7 +133,7 @@ func (o *Options) fill() {
 		o.Meter = metricnoop.Meter{}
 	}
 	if o.Tracer == nil {
-		o.Tracer = tracenoop.NewTracerProvider()
+		o.Tracer, o.Untraced = tracenoop.NewTracerProvider(), true
 	}
 	if o.Propagator == nil {
 		o.Propagator = propagation.TraceContext{}

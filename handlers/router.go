@@ -29,6 +29,8 @@ type edge struct {
 	rates   *tenantLimiter
 	api     huma.API
 
+	untraced *untraced // nil while spans are seen
+
 	bodyTimeout time.Duration
 }
 
@@ -105,7 +107,12 @@ func (e *edge) newEngine() (*gin.Engine, error) {
 		return nil, fmt.Errorf("trusted proxies: %w", err)
 	}
 	// Recovery is the innermost, so that spans, metrics and the log see the status it answers with.
-	engine.Use(e.begin, e.trace(), e.observe, secure)
+	if e.opts.Untraced {
+		e.untraced = newUntraced(e.opts)
+		engine.Use(e.begin, e.observe, secure())
+	} else {
+		engine.Use(e.begin, e.trace(), e.observe, secure())
+	}
 	if len(e.opts.CORSOrigins) > 0 {
 		engine.Use(newCORS(e.opts.CORSOrigins).handle)
 	}

@@ -27,12 +27,11 @@ func (e *edge) stages(op operation) huma.Middlewares {
 // authenticate verifies the token and that it names a tenant.
 func (e *edge) authenticate(ctx huma.Context, next func(huma.Context)) {
 	c := humagin.Unwrap(ctx)
-	principal, err := e.identify(ctx.Context(), c.Request.Header)
-	if err != nil {
+	if _, err := e.identify(ctx.Context(), c.Request.Header); err != nil {
 		e.refuse(c, err)
 		return
 	}
-	next(huma.WithContext(ctx, auth.NewContext(ctx.Context(), principal)))
+	next(ctx)
 }
 
 // identify returns the caller, whose tenant is well-formed.
@@ -51,7 +50,7 @@ func (e *edge) identify(ctx context.Context, header http.Header) (*auth.Principa
 // authorize asks whether the caller may do what the operation's table row says.
 func (e *edge) authorize(ctx huma.Context, next func(huma.Context)) {
 	op := operationOf(ctx)
-	err := e.opts.Auth.Authorize(ctx.Context(), auth.FromContext(ctx.Context()), op.resource, op.action)
+	err := e.opts.Auth.Authorize(ctx.Context(), exchangeOf(ctx.Context()).principal, op.resource, op.action)
 	if err != nil {
 		e.refuse(humagin.Unwrap(ctx), err)
 		return
@@ -61,22 +60,24 @@ func (e *edge) authorize(ctx huma.Context, next func(huma.Context)) {
 
 // limitRate spends one request of the caller's tenant.
 func (e *edge) limitRate(ctx huma.Context, next func(huma.Context)) {
-	if err := e.rates.spend(ctx.Context(), auth.FromContext(ctx.Context()).TenantID); err != nil {
+	if err := e.rates.spend(ctx.Context(), exchangeOf(ctx.Context()).principal.TenantID); err != nil {
 		e.refuse(humagin.Unwrap(ctx), err)
 		return
 	}
 	next(ctx)
 }
 
-// lease takes a lease of the caller's tenant and returns it when the operation is over, streams included.
+// lease takes a lease of the caller's tenant and returns it when the operation is over, streams included. The operation gets
+// both by its context.
 func (e *edge) lease(ctx huma.Context, next func(huma.Context)) {
-	lease, err := e.opts.Tenants.Acquire(ctx.Context(), auth.FromContext(ctx.Context()).TenantID)
+	principal := exchangeOf(ctx.Context()).principal
+	lease, err := e.opts.Tenants.Acquire(ctx.Context(), principal.TenantID)
 	if err != nil {
 		e.refuse(humagin.Unwrap(ctx), err)
 		return
 	}
 	defer lease.Release()
-	next(huma.WithContext(ctx, tenant.NewContext(ctx.Context(), lease)))
+	next(huma.WithContext(ctx, tenant.NewContext(auth.NewContext(ctx.Context(), principal), lease)))
 }
 
 // noRoute answers paths that are no route, without asking for a token.

@@ -37,15 +37,39 @@ type attrsKey struct{}
 
 // WithAttrs returns ctx with attributes that every line logged with it will have, beside those it carries already.
 func WithAttrs(ctx context.Context, attrs ...slog.Attr) context.Context {
-	carried, _ := ctx.Value(attrsKey{}).([]slog.Attr)
-	return context.WithValue(ctx, attrsKey{}, slices.Concat(carried, attrs))
+	carries := &attrsContext{Context: ctx}
+	if carried, ok := ctx.Value(attrsKey{}).(*attrsContext); ok {
+		carries.attrs = append(carries.few[:0], carried.attrs...)
+	} else {
+		carries.attrs = carries.few[:0]
+	}
+	carries.attrs = append(carries.attrs, attrs...)
+	return carries
 }
 
-// contextAttrs returns what ctx adds to a line.
-func contextAttrs(ctx context.Context) []slog.Attr {
-	attrs, _ := ctx.Value(attrsKey{}).([]slog.Attr)
+// attrsContext is a context with attributes. Every request has one with one of them, hence the room.
+type attrsContext struct {
+	context.Context
+
+	attrs []slog.Attr
+	few   [2]slog.Attr
+}
+
+// Value returns the context itself for the attributes' key.
+func (c *attrsContext) Value(key any) any {
+	if _, ok := key.(attrsKey); ok {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// contextAttrs appends what ctx adds to a line.
+func contextAttrs(ctx context.Context, attrs []slog.Attr) []slog.Attr {
+	if carried, ok := ctx.Value(attrsKey{}).(*attrsContext); ok {
+		attrs = append(attrs, carried.attrs...)
+	}
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
-		attrs = append(slices.Clip(attrs),
+		attrs = append(attrs,
 			slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
 	}
 	return attrs
@@ -68,7 +92,8 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle writes one line.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	attrs := contextAttrs(ctx)
+	var few [4]slog.Attr
+	attrs := contextAttrs(ctx, few[:0])
 	switch {
 	case len(attrs) == 0:
 		return h.next.Handle(ctx, r)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"gorm.io/gorm"
 
+	"github.com/fetcherhq/fetcher/store"
 	"github.com/fetcherhq/fetcher/tenantid"
 )
 
@@ -54,6 +55,15 @@ func (l *Lease) DB(ctx context.Context) *gorm.DB {
 		_ = db.AddError(ErrReleased) // keeps the error in db
 	}
 	return db
+}
+
+// Connections returns the queries on the tenant's connections: those of DB, but without a session for the statements of
+// one context, which they don't need, having a context each.
+func (l *Lease) Connections() store.Connections {
+	if l.released.Load() {
+		return store.NewConnections(l.DB(context.Background()))
+	}
+	return store.NewConnections(l.entry.pool.gorm)
 }
 
 // Release gives the lease back. Only the first call does anything.
