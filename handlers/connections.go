@@ -214,7 +214,7 @@ func (e *edge) findConnection(ctx context.Context, in *idInput) (*store.Connecti
 
 func (e *edge) findConnectionByID(ctx context.Context, id uuid.UUID) (*store.Connection, error) {
 	lease := tenant.FromContext(ctx)
-	return e.opts.Connections.Get(ctx, lease.Connections(), lease.TenantID(), id)
+	return e.opts.Connections.Get(ctx, lease.Connections(ctx), lease.TenantID(), id)
 }
 
 func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }

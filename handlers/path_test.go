@@ -97,7 +97,7 @@ func (p *requestPath) router(t *testing.T) *tenant.Router {
 	lease, err := r.Acquire(t.Context(), "acme")
 	noError(t, err)
 	defer lease.Release()
-	noError(t, lease.Connections().Create(t.Context(), &store.Connection{
+	noError(t, lease.Connections(t.Context()).Create(t.Context(), &store.Connection{
 		ID: p.id, ConfigName: "ledger", Kind: "POSTGRESQL", Host: "h", Port: 1, DatabaseName: "d", UserName: "u", KeyVersion: 1,
 	}))
 	return r

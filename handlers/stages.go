@@ -27,24 +27,24 @@ func (e *edge) stages(op operation) huma.Middlewares {
 // authenticate verifies the token and that it names a tenant.
 func (e *edge) authenticate(ctx huma.Context, next func(huma.Context)) {
 	c := humagin.Unwrap(ctx)
-	if _, err := e.identify(ctx.Context(), c.Request.Header); err != nil {
+	if err := e.identify(ctx.Context(), c.Request.Header); err != nil {
 		e.refuse(c, err)
 		return
 	}
 	next(ctx)
 }
 
-// identify returns the caller, whose tenant is well-formed.
-func (e *edge) identify(ctx context.Context, header http.Header) (*auth.Principal, error) {
+// identify finds out who the caller is, whose tenant must be well-formed, and notes it in the exchange.
+func (e *edge) identify(ctx context.Context, header http.Header) error {
 	principal, err := e.opts.Auth.Authenticate(ctx, header.Values("Authorization"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	exchangeOf(ctx).principal = principal
 	if principal.TenantID == "" {
-		return nil, problem.New(problem.TenantMissing, "the token names no valid tenant")
+		return problem.New(problem.TenantMissing, "the token names no valid tenant")
 	}
-	return principal, nil
+	return nil
 }
 
 // authorize asks whether the caller may do what the operation's table row says.
@@ -89,7 +89,7 @@ func (e *edge) noRoute(c *gin.Context) {
 // The router has set Allow.
 func (e *edge) noMethod(c *gin.Context) {
 	if strings.HasPrefix(c.Request.URL.Path, apiPrefix) {
-		if _, err := e.identify(c.Request.Context(), c.Request.Header); err != nil {
+		if err := e.identify(c.Request.Context(), c.Request.Header); err != nil {
 			c.Writer.Header().Del("Allow")
 			e.refuse(c, err)
 			return

@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -26,11 +27,8 @@ func newUntraced(o Options) *untraced {
 
 // context returns ctx in a span of the caller's trace, or of a new one.
 func (u *untraced) context(ctx context.Context, header http.Header) context.Context {
-	for _, name := range u.headers {
-		if len(header[name]) > 0 {
-			ctx = u.propagator.Extract(ctx, propagation.HeaderCarrier(header))
-			break
-		}
+	if slices.ContainsFunc(u.headers, func(name string) bool { return len(header[name]) > 0 }) {
+		ctx = u.propagator.Extract(ctx, propagation.HeaderCarrier(header))
 	}
 	ctx, span := u.tracer.Start(ctx, serviceName)
 	span.End() // nobody asks how long it was

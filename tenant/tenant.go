@@ -58,10 +58,10 @@ func (l *Lease) DB(ctx context.Context) *gorm.DB {
 }
 
 // Connections returns the queries on the tenant's connections: those of DB, but without a session for the statements of
-// one context, which they don't need, having a context each.
-func (l *Lease) Connections() store.Connections {
+// one context, which they don't need: each is told its own.
+func (l *Lease) Connections(ctx context.Context) store.Connections {
 	if l.released.Load() {
-		return store.NewConnections(l.DB(context.Background()))
+		return store.NewConnections(l.DB(ctx))
 	}
 	return store.NewConnections(l.entry.pool.gorm)
 }
